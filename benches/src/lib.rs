@@ -1,0 +1,1 @@
+//! Workload builders shared by the criterion benches and the tests.

@@ -1,0 +1,4 @@
+//! An offline Kubernetes cluster in one process: API server, store, controllers and kubelet.
+//! Knows nothing of scheduling.
+
+pub mod story;

@@ -1,0 +1,3 @@
+//! `plimsoll`, the command: the only place where the engine meets the world.
+
+fn main() {}
