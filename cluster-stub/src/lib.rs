@@ -1,4 +1,5 @@
 //! An offline Kubernetes cluster in one process: API server, store, controllers and kubelet.
 //! Knows nothing of scheduling.
 
+pub mod apiserver;
 pub mod story;

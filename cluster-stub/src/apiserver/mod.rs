@@ -1,0 +1,6 @@
+//! The API server: everything between a TCP connection (or an in-process client) and the store.
+//! Controllers, kubelets and the scheduler reach it through HTTP requests only, never through these modules.
+
+pub mod authn;
+pub mod authz;
+pub mod server;
