@@ -2,4 +2,5 @@
 //! Knows nothing of scheduling.
 
 pub mod apiserver;
+pub mod store;
 pub mod story;
