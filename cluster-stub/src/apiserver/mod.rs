@@ -4,3 +4,4 @@
 pub mod authn;
 pub mod authz;
 pub mod server;
+pub mod validation;
