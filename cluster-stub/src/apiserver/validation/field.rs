@@ -283,7 +283,10 @@ mod tests {
             (FieldError::invalid(&path, "a\"b", "no quotes"), "spec: Invalid value: \"a\\\"b\": no quotes"),
             (FieldError::invalid(&path, -1, ""), "spec: Invalid value: -1"),
             (FieldError::invalid(&path, json!({"a": ["<"]}), "bad"), "spec: Invalid value: {\"a\":[\"\\u003c\"]}: bad"),
-            (FieldError::not_supported(&path, "x", &["a", "b"]), "spec: Unsupported value: \"x\": supported values: \"a\", \"b\""),
+            (
+                FieldError::not_supported(&path, "x", &["a", "b"]),
+                "spec: Unsupported value: \"x\": supported values: \"a\", \"b\"",
+            ),
             (FieldError::forbidden(&path, "never"), "spec: Forbidden: never"),
             (FieldError::duplicate(&path, 3), "spec: Duplicate value: 3"),
             (FieldError::not_found(&path, "v"), "spec: Not found: \"v\""),

@@ -74,7 +74,9 @@ impl JsonExt for Value {
     }
 
     fn default_to(&mut self, key: &str, value: impl Into<Value>) {
-        if !self.has(key) && let Some(map) = self.as_object_mut() {
+        if !self.has(key)
+            && let Some(map) = self.as_object_mut()
+        {
             map.insert(key.to_owned(), value.into());
         }
     }
