@@ -4,4 +4,5 @@
 pub mod authn;
 pub mod authz;
 pub mod server;
+pub mod tls;
 pub mod validation;
