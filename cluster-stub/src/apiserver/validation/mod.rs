@@ -1,7 +1,13 @@
 //! Rules that many kinds share: field errors, names, labels, quantities, object metadata. Rules of one kind live with the kind.
 
 pub mod field;
+pub mod ip;
 pub mod json;
+pub mod labels;
+pub mod meta;
+pub mod names;
+pub mod quantity;
 
 pub use field::{ErrorKind, FieldError, Path};
 pub use json::JsonExt;
+pub use quantity::{Quantity, QuantityError};
