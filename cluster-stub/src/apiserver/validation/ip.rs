@@ -15,10 +15,18 @@ pub fn parse_sloppy(text: &str) -> Option<IpAddr> {
         return Some(address);
     }
     let octets: Vec<&str> = text.split('.').collect();
-    if octets.len() != 4 || !octets.iter().all(|octet| !octet.is_empty() && octet.bytes().all(|digit| digit.is_ascii_digit())) {
+    if octets.len() != 4
+        || !octets.iter().all(|octet| !octet.is_empty() && octet.bytes().all(|digit| digit.is_ascii_digit()))
+    {
         return None;
     }
-    let trimmed: Vec<&str> = octets.iter().map(|octet| match octet.trim_start_matches('0') { "" => "0", rest => rest }).collect();
+    let trimmed: Vec<&str> = octets
+        .iter()
+        .map(|octet| match octet.trim_start_matches('0') {
+            "" => "0",
+            rest => rest,
+        })
+        .collect();
     trimmed.join(".").parse().ok()
 }
 
@@ -55,7 +63,9 @@ fn is_4in6(address: IpAddr) -> bool {
 pub fn validate_ip(text: &str, path: &Path<'_>, out: &mut Vec<FieldError>) {
     match parse_sloppy(text) {
         None => out.push(FieldError::invalid(path, text, BAD_IP)),
-        Some(_) if text.parse::<IpAddr>().is_err() => out.push(FieldError::invalid(path, text, "must not have leading 0s")),
+        Some(_) if text.parse::<IpAddr>().is_err() => {
+            out.push(FieldError::invalid(path, text, "must not have leading 0s"))
+        }
         Some(address) if is_4in6(address) => {
             out.push(FieldError::invalid(path, text, "must not be an IPv4-mapped IPv6 address"));
         }
@@ -81,9 +91,9 @@ pub fn validate_cidr(text: &str, path: &Path<'_>, out: &mut Vec<FieldError>) {
         out.push(FieldError::invalid(path, text, BAD_CIDR));
         return;
     };
-    let strict = text.split_once('/').is_some_and(|(front, back)| {
-        front.parse::<IpAddr>().is_ok() && (back == "0" || !back.starts_with('0'))
-    });
+    let strict = text
+        .split_once('/')
+        .is_some_and(|(front, back)| front.parse::<IpAddr>().is_ok() && (back == "0" || !back.starts_with('0')));
     if !strict {
         out.push(FieldError::invalid(path, text, "must not have leading 0s in IP or prefix length"));
     } else if is_4in6(address) {
@@ -117,16 +127,28 @@ mod tests {
 
     #[test]
     fn addresses_are_strict_where_they_must_be() {
-        for (text, loose, canonical) in
-            [("10.0.0.1", 0, 0), ("010.0.0.1", 1, 1), ("::ffff:1.2.3.4", 1, 1), ("FE80::1", 0, 1), ("not-an-ip", 1, 1), ("", 1, 1)]
-        {
+        for (text, loose, canonical) in [
+            ("10.0.0.1", 0, 0),
+            ("010.0.0.1", 1, 1),
+            ("::ffff:1.2.3.4", 1, 1),
+            ("FE80::1", 0, 1),
+            ("not-an-ip", 1, 1),
+            ("", 1, 1),
+        ] {
             assert_eq!((faults(validate_ip, text), faults(validate_canonical_ip, text)), (loose, canonical), "{text}");
         }
     }
 
     #[test]
     fn ranges_have_no_bits_behind_the_prefix() {
-        for (text, want) in [("10.0.0.0/8", 0), ("10.0.0.1/8", 1), ("10.0.0.0/08", 1), ("10.0.0.0", 1), ("2001:db8::/64", 0), ("0.0.0.0/0", 0)] {
+        for (text, want) in [
+            ("10.0.0.0/8", 0),
+            ("10.0.0.1/8", 1),
+            ("10.0.0.0/08", 1),
+            ("10.0.0.0", 1),
+            ("2001:db8::/64", 0),
+            ("0.0.0.0/0", 0),
+        ] {
             assert_eq!(faults(validate_cidr, text), want, "{text}");
         }
     }

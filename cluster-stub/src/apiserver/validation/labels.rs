@@ -54,7 +54,10 @@ fn validate_requirement(requirement: &Value, path: &Path<'_>, out: &mut Vec<Fiel
             out.push(FieldError::required(&values_path, "must be specified when `operator` is 'In' or 'NotIn'"));
         }
         "Exists" | "DoesNotExist" if !values.is_empty() => {
-            out.push(FieldError::forbidden(&values_path, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"));
+            out.push(FieldError::forbidden(
+                &values_path,
+                "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+            ));
         }
         "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
         other => out.push(FieldError::invalid(&path.child("operator"), other, "not a valid selector operator")),
@@ -101,8 +104,9 @@ pub fn map_selector_matches(selector: &Value, labels: &Value) -> bool {
 ///
 /// Upstream: `metav1.FormatLabelSelector`.
 pub fn format_selector(selector: &Value) -> String {
-    let mut terms: Vec<(String, String)> =
-        entries(selector.at("matchLabels")).map(|(key, value)| (key.clone(), format!("{key}={}", value.as_str().unwrap_or("")))).collect();
+    let mut terms: Vec<(String, String)> = entries(selector.at("matchLabels"))
+        .map(|(key, value)| (key.clone(), format!("{key}={}", value.as_str().unwrap_or(""))))
+        .collect();
     for requirement in selector.items("matchExpressions") {
         let key = requirement.text("key");
         let mut values = requirement.texts("values");
@@ -126,7 +130,8 @@ pub fn format_selector(selector: &Value) -> String {
 
 /// A plain map of labels in the text form of tables: `a=b,c=d`; `<none>` when empty.
 pub fn format_labels(labels: &Value) -> String {
-    let terms: Vec<String> = entries(labels).map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or(""))).collect();
+    let terms: Vec<String> =
+        entries(labels).map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or(""))).collect();
     if terms.is_empty() { "<none>".to_owned() } else { terms.join(",") }
 }
 
@@ -148,7 +153,11 @@ mod tests {
             ("label fits", json!({"matchLabels": {"a": "1"}}), true),
             ("label does not fit", json!({"matchLabels": {"a": "2"}}), false),
             ("in", json!({"matchExpressions": [{"key": "a", "operator": "In", "values": ["1", "3"]}]}), true),
-            ("not in, absent key", json!({"matchExpressions": [{"key": "z", "operator": "NotIn", "values": ["1"]}]}), true),
+            (
+                "not in, absent key",
+                json!({"matchExpressions": [{"key": "z", "operator": "NotIn", "values": ["1"]}]}),
+                true,
+            ),
             ("exists", json!({"matchExpressions": [{"key": "z", "operator": "Exists"}]}), false),
             ("does not exist", json!({"matchExpressions": [{"key": "z", "operator": "DoesNotExist"}]}), true),
         ];

@@ -65,7 +65,8 @@ pub fn validate_object_meta_update(object: &Value, old: &Value) -> Vec<FieldErro
     let (meta, old) = (object.at("metadata"), old.at("metadata"));
     if old.has("deletionTimestamp") {
         let before: BTreeSet<&str> = old.texts("finalizers").into_iter().collect();
-        let added: BTreeSet<&str> = meta.texts("finalizers").into_iter().filter(|name| !before.contains(name)).collect();
+        let added: BTreeSet<&str> =
+            meta.texts("finalizers").into_iter().filter(|name| !before.contains(name)).collect();
         if !added.is_empty() {
             let names: Vec<String> = added.iter().map(|name| format!("\"{name}\"")).collect();
             let why = format!(
@@ -170,10 +171,14 @@ mod tests {
 
     #[test]
     fn name_and_namespace_must_fit_the_scope() {
-        let errors = validate_object_meta(&json!({"metadata": {"namespace": "n"}}), false, names::name_is_dns_subdomain);
+        let errors =
+            validate_object_meta(&json!({"metadata": {"namespace": "n"}}), false, names::name_is_dns_subdomain);
         assert_eq!(
             texts(&errors),
-            ["metadata.name: Required value: name or generateName is required", "metadata.namespace: Forbidden: not allowed on this type"]
+            [
+                "metadata.name: Required value: name or generateName is required",
+                "metadata.namespace: Forbidden: not allowed on this type"
+            ]
         );
         let fits = json!({"metadata": {"name": "a", "namespace": "n"}});
         assert_eq!(validate_object_meta(&fits, true, names::name_is_dns_subdomain), []);
@@ -186,7 +191,10 @@ mod tests {
         assert_eq!(validate_object_meta_update(&old, &old), []);
         assert_eq!(
             texts(&validate_object_meta_update(&new, &old)),
-            ["metadata.generation: Invalid value: 1: must not be decremented", "metadata.uid: Invalid value: \"2\": field is immutable"]
+            [
+                "metadata.generation: Invalid value: 1: must not be decremented",
+                "metadata.uid: Invalid value: \"2\": field is immutable"
+            ]
         );
     }
 
@@ -196,7 +204,9 @@ mod tests {
         let new = json!({"metadata": {"deletionTimestamp": "t", "finalizers": ["a/b", "a/c"], "resourceVersion": "1"}});
         assert_eq!(
             texts(&validate_object_meta_update(&new, &old)),
-            ["metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{\"a/c\"}"]
+            [
+                "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{\"a/c\"}"
+            ]
         );
     }
 }

@@ -199,7 +199,8 @@ pub fn env_var_name(text: &str) -> Vec<String> {
         errors.push("environment variable name must be non-empty".to_owned());
     }
     if text.chars().any(|character| !(' '..='~').contains(&character) || character == '=') {
-        let message = "a valid environment variable name must consist only of printable ASCII characters other than '='";
+        let message =
+            "a valid environment variable name must consist only of printable ASCII characters other than '='";
         errors.push(message.to_owned());
     }
     errors
