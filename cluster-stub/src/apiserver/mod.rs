@@ -3,6 +3,9 @@
 
 pub mod authn;
 pub mod authz;
+pub mod request;
+pub mod schema;
 pub mod server;
+pub mod status;
 pub mod tls;
 pub mod validation;
