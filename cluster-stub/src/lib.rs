@@ -2,5 +2,6 @@
 //! Knows nothing of scheduling.
 
 pub mod apiserver;
+pub mod controllers;
 pub mod store;
 pub mod story;

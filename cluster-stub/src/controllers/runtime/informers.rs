@@ -1,0 +1,116 @@
+//! The informers that all controllers share: one list and watch per kind.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use k8s_openapi::api::batch::v1::{CronJob, Job};
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{
+    ConfigMap, Endpoints, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController,
+    ResourceQuota, Secret, Service, ServiceAccount,
+};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use k8s_openapi::api::storage::v1::StorageClass;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::informer::Informer;
+use super::pod;
+
+macro_rules! informers {
+    ($($(#[$doc:meta])* $field:ident: $kind:ty = $index:expr;)*) => {
+        /// One informer per kind. Fields are the plural resource names.
+        pub(crate) struct Informers {
+            $($(#[$doc])* pub(crate) $field: Informer<$kind>,)*
+        }
+
+        impl Informers {
+            /// Informers that have seen nothing yet.
+            pub(crate) fn new() -> Arc<Self> {
+                Arc::new(Self { $($field: Informer::new($index),)* })
+            }
+
+            /// Starts all watches through `client`.
+            pub(crate) fn start(&self, client: &kube::Client, tasks: &TaskTracker, shutdown: &CancellationToken) {
+                $({
+                    let (informer, client, shutdown) = (self.$field.clone(), client.clone(), shutdown.clone());
+                    tasks.spawn(async move { informer.run(client, shutdown).await });
+                })*
+            }
+
+            /// Waits until every informer has listed its kind once.
+            pub(crate) async fn synced(&self) {
+                $(self.$field.synced().await;)*
+            }
+        }
+    };
+}
+
+informers! {
+    /// Pods; extra index: the node's name.
+    pods: Pod = Some(|object| {
+        Some(pod::node_name(object)).filter(|node| !node.is_empty()).map(str::to_owned).into_iter().collect()
+    });
+    /// Nodes.
+    nodes: Node = None;
+    /// Namespaces.
+    namespaces: Namespace = None;
+    /// Services.
+    services: Service = None;
+    /// Endpoints.
+    endpoints: Endpoints = None;
+    /// EndpointSlices; extra index: `namespace/service`.
+    endpoint_slices: EndpointSlice = Some(|slice| {
+        let namespace = slice.metadata.namespace.as_deref().unwrap_or_default();
+        let labels = slice.metadata.labels.as_ref();
+        labels
+            .and_then(|labels| labels.get("kubernetes.io/service-name"))
+            .map(|service| format!("{namespace}/{service}"))
+            .into_iter()
+            .collect()
+    });
+    /// ServiceAccounts.
+    service_accounts: ServiceAccount = None;
+    /// ConfigMaps.
+    config_maps: ConfigMap = None;
+    /// Secrets.
+    secrets: Secret = None;
+    /// ReplicationControllers.
+    replication_controllers: ReplicationController = None;
+    /// ResourceQuotas.
+    resource_quotas: ResourceQuota = None;
+    /// PersistentVolumes.
+    persistent_volumes: PersistentVolume = None;
+    /// PersistentVolumeClaims.
+    persistent_volume_claims: PersistentVolumeClaim = None;
+    /// StorageClasses.
+    storage_classes: StorageClass = None;
+    /// Leases.
+    leases: Lease = None;
+    /// Deployments.
+    deployments: Deployment = None;
+    /// ReplicaSets.
+    replica_sets: ReplicaSet = None;
+    /// StatefulSets.
+    stateful_sets: StatefulSet = None;
+    /// DaemonSets.
+    daemon_sets: DaemonSet = None;
+    /// ControllerRevisions.
+    controller_revisions: ControllerRevision = None;
+    /// Jobs.
+    jobs: Job = None;
+    /// CronJobs.
+    cron_jobs: CronJob = None;
+    /// HorizontalPodAutoscalers.
+    horizontal_pod_autoscalers: HorizontalPodAutoscaler = None;
+    /// PodDisruptionBudgets.
+    pod_disruption_budgets: PodDisruptionBudget = None;
+    /// CertificateSigningRequests.
+    certificate_signing_requests: CertificateSigningRequest = None;
+    /// ClusterRoles.
+    cluster_roles: ClusterRole = None;
+}
