@@ -1,7 +1,9 @@
 //! What an authorizer is asked and what it answers. The texts of refusals stand in `forbidden`.
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
+use std::sync::Arc;
 
+use super::rbac::Binding;
 use crate::apiserver::authn::UserInfo;
 
 /// One question to an authorizer: may `user` do `verb` there. Borrowed from the request, so asking allocates nothing.
@@ -24,6 +26,8 @@ pub struct Attributes<'a> {
     pub namespace: &'a str,
     /// Name of the object, empty for collections. Only for resources.
     pub name: &'a str,
+    /// The field selector of a list, watch or deletecollection as the client wrote it, or empty.
+    pub field_selector: &'a str,
     /// Whether the question is about an API resource; otherwise about `path`.
     pub is_resource: bool,
     /// The URL path.
@@ -42,6 +46,7 @@ impl<'a> Attributes<'a> {
             subresource: "",
             namespace: "",
             name: "",
+            field_selector: "",
             is_resource: true,
             path: "",
         }
@@ -53,22 +58,39 @@ impl<'a> Attributes<'a> {
     }
 }
 
-/// An authorizer's answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision {
-    /// The request may go on. The reason says which rule said so.
-    Allow {
-        /// E.g. `RBAC: allowed by RoleBinding "a/b" of Role "c" to User "d"`.
-        reason: String,
+/// What allowed a request. `Display` gives the reason that access reviews show.
+#[derive(Clone, Debug)]
+pub enum Grant {
+    /// The user is in a group that may do everything.
+    Privileged,
+    /// The static rules of kubelets.
+    Node,
+    /// A role binding names the user.
+    Rbac {
+        /// The binding.
+        binding: Arc<Binding>,
+        /// Which of its subjects is the user.
+        subject: usize,
     },
+}
+
+impl fmt::Display for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Grant::Privileged | Grant::Node => Ok(()),
+            Grant::Rbac { binding, subject } => binding.describe(*subject, f),
+        }
+    }
+}
+
+/// An authorizer's answer.
+#[derive(Clone, Debug)]
+pub enum Decision {
+    /// The request may go on.
+    Allow(Grant),
     /// This authorizer does not know a reason to allow; the next one may.
     NoOpinion {
         /// Why not, or empty. Shown to the client after the refusal.
-        reason: String,
-    },
-    /// Refused, whatever other authorizers say.
-    Deny {
-        /// Why, or empty.
         reason: String,
     },
 }
@@ -76,7 +98,12 @@ pub enum Decision {
 impl Decision {
     /// Whether the request may go on.
     pub fn is_allowed(&self) -> bool {
-        matches!(self, Decision::Allow { .. })
+        matches!(self, Decision::Allow(_))
+    }
+
+    /// No opinion, for this reason.
+    pub fn no_opinion(reason: impl Into<String>) -> Self {
+        Decision::NoOpinion { reason: reason.into() }
     }
 }
 
