@@ -1,9 +1,11 @@
 //! The API server: everything between a TCP connection (or an in-process client) and the store.
 //! Controllers, kubelets and the scheduler reach it through HTTP requests only, never through these modules.
 
+pub mod admission;
 pub mod authn;
 pub mod authz;
 pub mod request;
+pub mod resources;
 pub mod schema;
 pub mod server;
 pub mod status;

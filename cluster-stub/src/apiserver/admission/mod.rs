@@ -1,0 +1,44 @@
+//! Admission: what the API server changes in a write, or refuses, after authorization and before storage. One file per plugin; the chain
+//! and its order stand here.
+
+mod plugin;
+
+pub use plugin::{AdmissionPlugin, AdmissionRequest, Operation};
+
+use crate::apiserver::status::ApiError;
+
+/// The plugins in upstream's order (`pkg/kubeapiserver/options/plugins.go` v1.36.2).
+#[derive(Default)]
+pub struct AdmissionChain {
+    mutating: Vec<Box<dyn AdmissionPlugin>>,
+    validating: Vec<Box<dyn AdmissionPlugin>>,
+}
+
+impl AdmissionChain {
+    /// The chain of a default kube-apiserver with NodeRestriction on.
+    pub fn builtin() -> AdmissionChain {
+        AdmissionChain { mutating: Vec::new(), validating: Vec::new() }
+    }
+
+    /// Runs the mutating plugins; the first refusal ends it.
+    ///
+    /// # Errors
+    /// The Status of the plugin that refused.
+    pub async fn mutate(&self, request: &mut AdmissionRequest<'_>) -> Result<(), ApiError> {
+        for plugin in &self.mutating {
+            plugin.mutate(request).await?;
+        }
+        Ok(())
+    }
+
+    /// Runs the validating plugins; the first refusal ends it.
+    ///
+    /// # Errors
+    /// The Status of the plugin that refused.
+    pub async fn validate(&self, request: &mut AdmissionRequest<'_>) -> Result<(), ApiError> {
+        for plugin in &self.validating {
+            plugin.validate(request).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,51 @@
+//! Access to stored objects for admission plugins, allocators and actions inside the API server. The registry implements it.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use serde_json::Value;
+
+use super::resource::GroupResource;
+use crate::apiserver::status::ApiError;
+
+/// A change to an object that can be tried again on a newer version of it.
+pub type Change = Box<dyn FnMut(&mut Value) -> Result<(), ApiError> + Send>;
+
+/// Stored objects as code inside the API server sees them: in the storage version, with `metadata.resourceVersion` set.
+pub trait Objects: Send + Sync {
+    /// The object as the watch cache has it; `namespace` is `""` for cluster-scoped kinds.
+    fn get(&self, resource: &GroupResource, namespace: &str, name: &str) -> Option<Arc<Value>>;
+
+    /// All objects of a kind in a namespace, or everywhere, as the watch cache has them, by name.
+    fn list(&self, resource: &GroupResource, namespace: Option<&str>) -> Vec<Arc<Value>>;
+
+    /// The object as the store has it now.
+    fn read<'a>(
+        &'a self,
+        resource: &'a GroupResource,
+        namespace: &'a str,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Value>, ApiError>>;
+
+    /// Creates an object as it is: no admission, defaults or validation; uid and creation timestamp are filled in.
+    fn create<'a>(&'a self, resource: &'a GroupResource, object: Value) -> BoxFuture<'a, Result<Value, ApiError>>;
+
+    /// Reads, changes and writes an object until no other writer is in between; the change is written as it is. A change that leaves the
+    /// object as it was is not written.
+    fn update<'a>(
+        &'a self,
+        resource: &'a GroupResource,
+        namespace: &'a str,
+        name: &'a str,
+        change: Change,
+    ) -> BoxFuture<'a, Result<Value, ApiError>>;
+
+    /// Deletes an object with the given DeleteOptions: finalizers, grace and preconditions hold.
+    fn delete<'a>(
+        &'a self,
+        resource: &'a GroupResource,
+        namespace: &'a str,
+        name: &'a str,
+        options: Value,
+    ) -> BoxFuture<'a, Result<(), ApiError>>;
+}
