@@ -28,7 +28,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         let atomic = if schema["x-kubernetes-map-type"] == "atomic" { " atomic" } else { "" };
         writeln!(out, "type {name}{atomic}")?;
-        let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let required: Vec<&str> =
+            schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         for (field, property) in schema["properties"].as_object().into_iter().flatten() {
             let ty = type_of(property, &types);
             writeln!(out, " {field} {ty}{}", attributes(property, &ty, required.contains(&field.as_str())))?;
@@ -46,13 +47,21 @@ fn scalar(name: &str) -> Option<&'static str> {
         (_, "Time") => Some("time"),
         (_, "MicroTime") => Some("micro-time"),
         (_, "FieldsV1") => Some("fields-v1"),
-        (_, "RawExtension" | "JSON" | "JSONSchemaPropsOrArray" | "JSONSchemaPropsOrBool" | "JSONSchemaPropsOrStringArray") => Some("any"),
+        (
+            _,
+            "RawExtension"
+            | "JSON"
+            | "JSONSchemaPropsOrArray"
+            | "JSONSchemaPropsOrBool"
+            | "JSONSchemaPropsOrStringArray",
+        ) => Some("any"),
         _ => None,
     }
 }
 
 fn is_object(schema: &Value) -> bool {
-    schema["type"] == "object" && schema.get("properties").is_some() || schema["type"] == "object" && schema.get("additionalProperties").is_none()
+    schema["type"] == "object" && schema.get("properties").is_some()
+        || schema["type"] == "object" && schema.get("additionalProperties").is_none()
 }
 
 fn type_of(property: &Value, types: &BTreeMap<String, Value>) -> String {

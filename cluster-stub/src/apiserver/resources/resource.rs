@@ -12,7 +12,8 @@ use super::strategy::{ScaleStrategy, Strategy, UpdateStrategy};
 pub struct Verbs(u16);
 
 impl Verbs {
-    const NAMES: [&'static str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+    const NAMES: [&'static str; 8] =
+        ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
     /// No verb.
     pub const NONE: Verbs = Verbs(0);
     /// POST.
@@ -75,7 +76,11 @@ impl GroupResource {
 
 impl fmt::Display for GroupResource {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.group.is_empty() { out.write_str(&self.resource) } else { write!(out, "{}.{}", self.resource, self.group) }
+        if self.group.is_empty() {
+            out.write_str(&self.resource)
+        } else {
+            write!(out, "{}.{}", self.resource, self.group)
+        }
     }
 }
 

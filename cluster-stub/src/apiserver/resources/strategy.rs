@@ -135,7 +135,12 @@ pub trait Strategy: Send + Sync {
     }
 
     /// Gives back what a write has made superfluous: `object` is `None` after a removal.
-    fn release<'a>(&'a self, _objects: &'a dyn Objects, _old: &'a Value, _object: Option<&'a Value>) -> BoxFuture<'a, ()> {
+    fn release<'a>(
+        &'a self,
+        _objects: &'a dyn Objects,
+        _old: &'a Value,
+        _object: Option<&'a Value>,
+    ) -> BoxFuture<'a, ()> {
         Box::pin(std::future::ready(()))
     }
 }
