@@ -1,0 +1,163 @@
+//! Node labels as columns: for a key, the interned value of each node. A column exists once somebody asked for it.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::model::{Labels, Node};
+
+/// The values of one label key over all node slots.
+#[derive(Debug, Clone)]
+pub struct LabelColumn {
+    values: Vec<u32>,
+    names: Vec<Arc<str>>,
+    n_nodes: Vec<u32>,
+    ids: FxHashMap<Arc<str>, u32>,
+    free: Vec<u32>,
+}
+
+impl LabelColumn {
+    /// The value id of nodes without the label, and of empty slots.
+    pub const NONE: u32 = u32::MAX;
+
+    /// Value ids, one per node slot; [`LabelColumn::NONE`] where the label is absent.
+    #[must_use]
+    pub fn values(&self) -> &[u32] {
+        &self.values
+    }
+
+    /// The id of a value that some node has.
+    #[must_use]
+    pub fn id(&self, value: &str) -> Option<u32> {
+        self.ids.get(value).copied()
+    }
+
+    /// The value with this id.
+    #[must_use]
+    pub fn name(&self, id: u32) -> &Arc<str> {
+        &self.names[id as usize]
+    }
+
+    /// All ids are below this; some may be unused.
+    #[must_use]
+    pub fn n_ids(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Number of nodes with the value.
+    #[must_use]
+    pub fn n_nodes(&self, id: u32) -> u32 {
+        self.n_nodes[id as usize]
+    }
+
+    fn new(n_slots: usize) -> Self {
+        Self {
+            values: vec![Self::NONE; n_slots],
+            names: Vec::new(),
+            n_nodes: Vec::new(),
+            ids: FxHashMap::default(),
+            free: Vec::new(),
+        }
+    }
+
+    fn set(&mut self, slot: usize, value: Option<&Arc<str>>) {
+        let old = self.values[slot];
+        if old != Self::NONE {
+            if value.is_some_and(|value| *value == self.names[old as usize]) {
+                return;
+            }
+            self.n_nodes[old as usize] -= 1;
+            if self.n_nodes[old as usize] == 0 {
+                self.ids.remove(&self.names[old as usize]);
+                self.free.push(old);
+            }
+        }
+        self.values[slot] = value.map_or(Self::NONE, |value| {
+            let id = self.intern(value);
+            self.n_nodes[id as usize] += 1;
+            id
+        });
+    }
+
+    fn intern(&mut self, value: &Arc<str>) -> u32 {
+        if let Some(id) = self.ids.get(value) {
+            return *id;
+        }
+        let id = if let Some(id) = self.free.pop() {
+            self.names[id as usize] = Arc::clone(value);
+            id
+        } else {
+            self.names.push(Arc::clone(value));
+            self.n_nodes.push(0);
+            u32::try_from(self.names.len() - 1).expect("there are fewer values than nodes, and node indexes are u32")
+        };
+        self.ids.insert(Arc::clone(value), id);
+        id
+    }
+}
+
+/// The label columns that were asked for.
+#[derive(Debug, Clone, Default)]
+pub struct LabelColumns {
+    columns: FxHashMap<Arc<str>, LabelColumn>,
+    n_slots: usize,
+}
+
+impl LabelColumns {
+    /// The column of a key; `None` until [`super::Indexes::label_column`] asked for it.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&LabelColumn> {
+        self.columns.get(key)
+    }
+
+    pub(crate) fn ensure<'n>(&mut self, key: &Arc<str>, nodes: impl Iterator<Item = (usize, &'n Node)>) {
+        if self.columns.contains_key(key) {
+            return;
+        }
+        let mut column = LabelColumn::new(self.n_slots);
+        for (slot, node) in nodes {
+            column.set(slot, node.labels.get(key));
+        }
+        self.columns.insert(Arc::clone(key), column);
+    }
+
+    pub(crate) fn grow(&mut self, n_slots: usize) {
+        self.n_slots = n_slots;
+        for column in self.columns.values_mut() {
+            column.values.resize(n_slots, LabelColumn::NONE);
+        }
+    }
+
+    pub(crate) fn set(&mut self, slot: usize, labels: &Labels) {
+        for (key, column) in &mut self.columns {
+            column.set(slot, labels.get(key));
+        }
+    }
+
+    pub(crate) fn clear(&mut self, slot: usize) {
+        for column in self.columns.values_mut() {
+            column.set(slot, None);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_that_no_node_has_any_more_gives_its_id_back() {
+        let mut column = LabelColumn::new(64);
+        column.set(0, Some(&"a".into()));
+        column.set(1, Some(&"a".into()));
+        column.set(0, None);
+        assert_eq!(column.id("a"), Some(0));
+        column.set(1, Some(&"b".into()));
+        assert_eq!(column.id("a"), None);
+        column.set(0, Some(&"c".into()));
+        assert_eq!(column.id("b"), Some(1));
+        assert_eq!(column.id("c"), Some(0));
+        assert_eq!(column.n_ids(), 2);
+        assert_eq!(&column.values()[..3], [0, 1, LabelColumn::NONE]);
+    }
+}

@@ -1,0 +1,34 @@
+//! The cluster as columns: nodes in stable slots, pods on them, and indexes that pod and node events keep current.
+//!
+//! The engine owns one [`Cache`]. A cycle borrows its [`Snapshot`]: events are applied between cycles, never during
+//! one, so nothing is copied. Plugins read the snapshot; only the engine writes to the cache.
+
+mod bits;
+mod candidates;
+mod counts;
+mod images;
+mod label_columns;
+mod objects;
+mod pods;
+mod ports;
+mod resource_columns;
+mod selector_index;
+mod snapshot;
+mod taint_classes;
+mod terms;
+mod view;
+
+pub use candidates::Candidates;
+pub use counts::{CountKey, PodCounts};
+pub use images::Images;
+pub use label_columns::{LabelColumn, LabelColumns};
+pub use objects::Objects;
+pub use pods::{Cache, CacheError, Indexes};
+pub use ports::HostPorts;
+pub use resource_columns::{ResourceColumns, ResourceId};
+pub use snapshot::{NodeIdx, Snapshot};
+pub use taint_classes::TaintClasses;
+pub use terms::{TermCounts, TermEntry};
+pub use view::{NodeOverlay, NodeView};
+
+pub(crate) use bits::{clear_bit, set_bit, test_bit};

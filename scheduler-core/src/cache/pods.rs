@@ -1,0 +1,278 @@
+//! Applying events: nodes come and go, pods are assumed, added, updated and deleted; every column follows.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::bits::{clear_bit, set_bit};
+use super::{CountKey, NodeIdx, Snapshot};
+use crate::model::{Node, Pod};
+
+/// What the cache knows of one pod.
+#[derive(Debug, Clone)]
+struct PodEntry {
+    pod: Arc<Pod>,
+    node_name: Arc<str>,
+    is_assumed: bool,
+}
+
+/// The state of all nodes and bound or assumed pods. Upstream: cache `cacheImpl` (v1.36.2).
+///
+/// ```text
+///               assume                    add (bound as assumed)
+///   unknown ─────────────► assumed ──────────────────────────────► added ──┐ update
+///      ▲  │                   │  │                                  ▲   │ ◄┘
+///      │  │       forget      │  │ add (bound to another node:      │   │
+///      │  └◄──────────────────┘  │ moved there)                     │   │ delete, or
+///      │                         └──────────────────────────────────┘   │ terminal phase
+///      │                                 add                            │
+///      └──────────────────────────────── delete ◄───────────────────────┘
+/// ```
+///
+/// An assumed pod does not expire: it stays until its binding is confirmed by `add` or given up by `forget`.
+/// Pods on a node that is not known are kept aside and appear when the node does. Every operation is idempotent, so
+/// repeated or late events are harmless.
+#[derive(Debug, Default)]
+pub struct Cache {
+    snapshot: Snapshot,
+    pods: FxHashMap<Arc<str>, PodEntry>,
+    /// Pods whose node is not known, by node name, in the order in which they came.
+    orphans: FxHashMap<Arc<str>, Vec<Arc<Pod>>>,
+    free_slots: Vec<NodeIdx>,
+}
+
+/// Why a pod could not be assumed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CacheError {
+    /// The pod is on a node already.
+    #[error("pod {pod} is in the cache on node {node:?}, so it cannot be assumed")]
+    AlreadyPlaced {
+        /// `namespace/name`.
+        pod: String,
+        /// Its node.
+        node: Arc<str>,
+    },
+}
+
+impl Cache {
+    /// A cache without nodes.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The columns, for one cycle.
+    #[must_use]
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// Access for plugins that need more columns.
+    pub fn indexes(&mut self) -> Indexes<'_> {
+        Indexes { snapshot: &mut self.snapshot }
+    }
+
+    /// The node was created or changed.
+    pub fn set_node(&mut self, node: Arc<Node>) {
+        match self.snapshot.find(&node.name) {
+            Some(idx) => {
+                let old = Arc::clone(&self.snapshot.nodes[idx.slot()]);
+                self.snapshot.images.remove_node(idx, &old);
+                self.write_node(idx, node);
+            }
+            None => {
+                let idx = self.take_slot();
+                let name = Arc::clone(&node.name);
+                self.snapshot.index.insert(Arc::clone(&name), idx);
+                self.snapshot.n_nodes += 1;
+                set_bit(&mut self.snapshot.live, idx.slot());
+                self.write_node(idx, node);
+                for pod in self.orphans.remove(&name).unwrap_or_default() {
+                    self.snapshot.place(idx, pod);
+                }
+            }
+        }
+    }
+
+    /// The node was deleted. Pods on it are kept aside until they are deleted, too.
+    pub fn remove_node(&mut self, name: &str) {
+        let Some((name, idx)) = self.snapshot.index.remove_entry(name) else { return };
+        let pods = self.snapshot.pods[idx.slot()].clone();
+        for pod in &pods {
+            self.snapshot.displace(idx, &pod.uid);
+        }
+        if !pods.is_empty() {
+            self.orphans.insert(name, pods);
+        }
+        let slot = idx.slot();
+        let snapshot = &mut self.snapshot;
+        let node = std::mem::take(&mut snapshot.nodes[slot]);
+        snapshot.images.remove_node(idx, &node);
+        snapshot.n_nodes -= 1;
+        clear_bit(&mut snapshot.live, slot);
+        clear_bit(&mut snapshot.unschedulable, slot);
+        snapshot.resources.clear(slot);
+        snapshot.taints.clear(slot);
+        snapshot.labels.clear(slot);
+        self.free_slots.push(idx);
+    }
+
+    /// The scheduler decided to place the pod; the binding is still to come.
+    ///
+    /// # Errors
+    /// When the pod is on a node already.
+    pub fn assume(&mut self, pod: Arc<Pod>, node_name: &Arc<str>) -> Result<(), CacheError> {
+        if let Some(entry) = self.pods.get(&pod.uid) {
+            return Err(CacheError::AlreadyPlaced {
+                pod: pod.reference().to_string(),
+                node: Arc::clone(&entry.node_name),
+            });
+        }
+        self.insert(pod, Arc::clone(node_name), true);
+        Ok(())
+    }
+
+    /// The placement was given up: the pod leaves the cache, unless its binding was confirmed meanwhile.
+    pub fn forget(&mut self, uid: &str) -> bool {
+        if self.is_assumed(uid) {
+            self.remove(uid).is_some()
+        } else {
+            false
+        }
+    }
+
+    /// A bound pod was seen, for the first time or changed. Without a node name nothing happens.
+    pub fn set_pod(&mut self, pod: Arc<Pod>) {
+        let Some(node_name) = pod.node_name.clone() else { return };
+        self.remove(&pod.uid);
+        self.insert(pod, node_name, false);
+    }
+
+    /// A pod is gone, or has ended.
+    pub fn remove_pod(&mut self, uid: &str) -> Option<Arc<Pod>> {
+        self.remove(uid)
+    }
+
+    /// Whether the pod is assumed, its binding unconfirmed.
+    #[must_use]
+    pub fn is_assumed(&self, uid: &str) -> bool {
+        self.pods.get(uid).is_some_and(|entry| entry.is_assumed)
+    }
+
+    /// The pod and its node, if it is bound or assumed.
+    #[must_use]
+    pub fn pod(&self, uid: &str) -> Option<(&Arc<Pod>, &Arc<str>)> {
+        self.pods.get(uid).map(|entry| (&entry.pod, &entry.node_name))
+    }
+
+    /// Number of bound and assumed pods.
+    #[must_use]
+    pub fn n_pods(&self) -> usize {
+        self.pods.len()
+    }
+
+    fn insert(&mut self, pod: Arc<Pod>, node_name: Arc<str>, is_assumed: bool) {
+        match self.snapshot.find(&node_name) {
+            Some(idx) => self.snapshot.place(idx, Arc::clone(&pod)),
+            None => self.orphans.entry(Arc::clone(&node_name)).or_default().push(Arc::clone(&pod)),
+        }
+        self.pods.insert(Arc::clone(&pod.uid), PodEntry { pod, node_name, is_assumed });
+    }
+
+    fn remove(&mut self, uid: &str) -> Option<Arc<Pod>> {
+        let entry = self.pods.remove(uid)?;
+        match self.snapshot.find(&entry.node_name) {
+            Some(idx) => self.snapshot.displace(idx, uid),
+            None => {
+                if let Some(orphans) = self.orphans.get_mut(&entry.node_name) {
+                    orphans.retain(|pod| pod.uid.as_ref() != uid);
+                    if orphans.is_empty() {
+                        self.orphans.remove(&entry.node_name);
+                    }
+                }
+            }
+        }
+        Some(entry.pod)
+    }
+
+    fn write_node(&mut self, idx: NodeIdx, node: Arc<Node>) {
+        let slot = idx.slot();
+        let snapshot = &mut self.snapshot;
+        snapshot.resources.set_allocatable(slot, &node.allocatable);
+        snapshot.taints.set(slot, &node.taints);
+        snapshot.labels.set(slot, &node.labels);
+        snapshot.images.add_node(idx, &node);
+        if node.unschedulable {
+            set_bit(&mut snapshot.unschedulable, slot);
+        } else {
+            clear_bit(&mut snapshot.unschedulable, slot);
+        }
+        snapshot.nodes[slot] = node;
+    }
+
+    fn take_slot(&mut self) -> NodeIdx {
+        if let Some(idx) = self.free_slots.pop() {
+            return idx;
+        }
+        let first = self.snapshot.n_slots();
+        self.snapshot.grow(first + 64);
+        self.free_slots.extend((first + 1..first + 64).rev().map(NodeIdx::from_slot));
+        NodeIdx::from_slot(first)
+    }
+}
+
+impl Snapshot {
+    fn grow(&mut self, n_slots: usize) {
+        self.live.resize(n_slots / 64, 0);
+        self.unschedulable.resize(n_slots / 64, 0);
+        let empty = Arc::new(Node::default());
+        self.nodes.resize(n_slots, empty);
+        self.pods.resize(n_slots, Vec::new());
+        self.resources.grow(n_slots);
+        self.taints.grow(n_slots);
+        self.labels.grow(n_slots);
+    }
+
+    fn place(&mut self, idx: NodeIdx, pod: Arc<Pod>) {
+        self.resources.add_pod(idx.slot(), &pod);
+        self.ports.add_pod(idx, &pod);
+        self.counts.add_pod(idx, &pod);
+        self.terms.add_pod(idx, &pod);
+        self.pods[idx.slot()].push(pod);
+    }
+
+    fn displace(&mut self, idx: NodeIdx, uid: &str) {
+        let pods = &mut self.pods[idx.slot()];
+        let Some(at) = pods.iter().position(|pod| pod.uid.as_ref() == uid) else { return };
+        let pod = pods.swap_remove(at);
+        self.resources.remove_pod(idx.slot(), &pod);
+        self.ports.remove_pod(idx, &pod);
+        self.counts.remove_pod(idx, &pod);
+        self.terms.remove_pod(idx, &pod);
+    }
+}
+
+/// Where a plugin asks for columns before a cycle.
+#[derive(Debug)]
+pub struct Indexes<'a> {
+    snapshot: &'a mut Snapshot,
+}
+
+impl Indexes<'_> {
+    /// Keeps a column of this label's values.
+    pub fn label_column(&mut self, key: &Arc<str>) {
+        let Snapshot { labels, nodes, live, .. } = &mut *self.snapshot;
+        let live = live
+            .iter()
+            .enumerate()
+            .flat_map(|(at, &word)| super::bits::ones(word).map(move |bit| at * 64 + bit));
+        labels.ensure(key, live.map(|slot| (slot, &*nodes[slot])));
+    }
+
+    /// Keeps a column of the pods that match.
+    pub fn pod_count(&mut self, key: CountKey) {
+        let Snapshot { counts, pods, .. } = &mut *self.snapshot;
+        let pods = pods.iter().enumerate().filter(|(_, pods)| !pods.is_empty());
+        counts.ensure(key, pods.map(|(slot, pods)| (NodeIdx::from_slot(slot), pods.as_slice())));
+    }
+}

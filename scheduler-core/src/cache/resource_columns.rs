@@ -1,0 +1,184 @@
+//! One pair of columns per resource: what nodes have and what their pods ask for.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::model::{Pod, Resources};
+
+/// A resource that some node offers or some pod asked for; an index of its columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ResourceId(u32);
+
+impl ResourceId {
+    /// CPU, in thousandths.
+    pub const MILLI_CPU: Self = Self(0);
+    /// Memory, in bytes.
+    pub const MEMORY: Self = Self(1);
+    /// Ephemeral storage, in bytes.
+    pub const EPHEMERAL_STORAGE: Self = Self(2);
+    /// Pods, in number.
+    pub const PODS: Self = Self(3);
+
+    const N_FIXED: u32 = 4;
+
+    pub(crate) fn at(self) -> usize {
+        self.0 as usize
+    }
+}
+
+#[derive(Debug, Default, Clone)]
+struct Pair {
+    allocatable: Vec<i64>,
+    requested: Vec<i64>,
+}
+
+/// Allocatable and requested amounts of all resources, one entry per node slot; zero in empty slots.
+#[derive(Debug, Clone)]
+pub struct ResourceColumns {
+    pairs: Vec<Pair>,
+    names: Vec<Arc<str>>,
+    ids: FxHashMap<Arc<str>, ResourceId>,
+    pub(crate) non_zero_milli_cpu: Vec<i64>,
+    pub(crate) non_zero_memory: Vec<i64>,
+    n_slots: usize,
+}
+
+impl Default for ResourceColumns {
+    fn default() -> Self {
+        let mut columns = Self {
+            pairs: Vec::new(),
+            names: Vec::new(),
+            ids: FxHashMap::default(),
+            non_zero_milli_cpu: Vec::new(),
+            non_zero_memory: Vec::new(),
+            n_slots: 0,
+        };
+        for name in ["cpu", "memory", "ephemeral-storage", "pods"] {
+            columns.intern(&Arc::from(name));
+        }
+        columns
+    }
+}
+
+impl ResourceColumns {
+    /// The resource of this name, if any node offers or any bound pod asks for it.
+    #[must_use]
+    pub fn id(&self, name: &str) -> Option<ResourceId> {
+        self.ids.get(name).copied()
+    }
+
+    /// The name of a resource.
+    #[must_use]
+    pub fn name(&self, id: ResourceId) -> &Arc<str> {
+        &self.names[id.at()]
+    }
+
+    /// What pods may take, one entry per node slot.
+    #[must_use]
+    pub fn allocatable(&self, id: ResourceId) -> &[i64] {
+        &self.pairs[id.at()].allocatable
+    }
+
+    /// What bound and assumed pods ask for, one entry per node slot. Upstream: `NodeInfo.Requested`.
+    #[must_use]
+    pub fn requested(&self, id: ResourceId) -> &[i64] {
+        &self.pairs[id.at()].requested
+    }
+
+    /// Milli CPU that pods ask for, 100m for each container that names none. Upstream: `NodeInfo.NonZeroRequested`.
+    #[must_use]
+    pub fn non_zero_milli_cpu(&self) -> &[i64] {
+        &self.non_zero_milli_cpu
+    }
+
+    /// Bytes of memory that pods ask for, 200Mi for each container that names none.
+    #[must_use]
+    pub fn non_zero_memory(&self) -> &[i64] {
+        &self.non_zero_memory
+    }
+
+    /// All resources, the four fixed ones first.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = ResourceId> + use<> {
+        let n = u32::try_from(self.pairs.len()).expect("interning checks it");
+        (0..n).map(ResourceId)
+    }
+
+    pub(crate) fn grow(&mut self, n_slots: usize) {
+        self.n_slots = n_slots;
+        for pair in &mut self.pairs {
+            pair.allocatable.resize(n_slots, 0);
+            pair.requested.resize(n_slots, 0);
+        }
+        self.non_zero_milli_cpu.resize(n_slots, 0);
+        self.non_zero_memory.resize(n_slots, 0);
+    }
+
+    fn intern(&mut self, name: &Arc<str>) -> ResourceId {
+        if let Some(id) = self.ids.get(name) {
+            return *id;
+        }
+        let id = ResourceId(u32::try_from(self.pairs.len()).expect("fewer than 2^32 resource names exist"));
+        self.pairs.push(Pair { allocatable: vec![0; self.n_slots], requested: vec![0; self.n_slots] });
+        self.names.push(Arc::clone(name));
+        self.ids.insert(Arc::clone(name), id);
+        id
+    }
+
+    pub(crate) fn set_allocatable(&mut self, slot: usize, allocatable: &Resources) {
+        for pair in &mut self.pairs {
+            pair.allocatable[slot] = 0;
+        }
+        for (id, amount) in fixed(allocatable, allocatable.pods) {
+            self.pairs[id.at()].allocatable[slot] = amount;
+        }
+        for (name, amount) in &allocatable.scalars {
+            let id = self.intern(name);
+            self.pairs[id.at()].allocatable[slot] = *amount;
+        }
+    }
+
+    pub(crate) fn clear(&mut self, slot: usize) {
+        for pair in &mut self.pairs {
+            pair.allocatable[slot] = 0;
+            pair.requested[slot] = 0;
+        }
+        self.non_zero_milli_cpu[slot] = 0;
+        self.non_zero_memory[slot] = 0;
+    }
+
+    pub(crate) fn add_pod(&mut self, slot: usize, pod: &Pod) {
+        self.update(slot, pod, i64::wrapping_add);
+    }
+
+    pub(crate) fn remove_pod(&mut self, slot: usize, pod: &Pod) {
+        self.update(slot, pod, i64::wrapping_sub);
+    }
+
+    // Wrapping, so that whatever sizes pods claim, removing a pod undoes adding it.
+    fn update(&mut self, slot: usize, pod: &Pod, apply: impl Fn(i64, i64) -> i64) {
+        let used = pod.resources.used();
+        for (id, amount) in fixed(used, 1) {
+            let requested = &mut self.pairs[id.at()].requested[slot];
+            *requested = apply(*requested, amount);
+        }
+        for (name, amount) in &used.scalars {
+            let id = self.intern(name);
+            let requested = &mut self.pairs[id.at()].requested[slot];
+            *requested = apply(*requested, *amount);
+        }
+        let non_zero = &mut self.non_zero_milli_cpu[slot];
+        *non_zero = apply(*non_zero, pod.resources.used_non_zero_milli_cpu);
+        let non_zero = &mut self.non_zero_memory[slot];
+        *non_zero = apply(*non_zero, pod.resources.used_non_zero_memory);
+    }
+}
+
+fn fixed(resources: &Resources, pods: i64) -> [(ResourceId, i64); ResourceId::N_FIXED as usize] {
+    [
+        (ResourceId::MILLI_CPU, resources.milli_cpu),
+        (ResourceId::MEMORY, resources.memory),
+        (ResourceId::EPHEMERAL_STORAGE, resources.ephemeral_storage),
+        (ResourceId::PODS, pods),
+    ]
+}

@@ -1,0 +1,44 @@
+//! What plugins are made of: extension-point traits, outcomes, cycle state, events, effects, registry, profile.
+//!
+//! A plugin author needs this module and [`crate::model`], nothing else. The engine sees plugins only through the
+//! erased forms that the [`Registry`] stores; see [`FilterPlugin`] and [`ScorePlugin`] for the two traits that most
+//! plugins implement.
+
+mod binding;
+mod cycle;
+mod effect;
+mod erased;
+mod event;
+mod extender;
+mod filters;
+mod outcome;
+mod plugin;
+mod profile;
+mod queued;
+mod registry;
+mod rejected;
+mod waiting;
+
+pub use binding::{BindStep, Binding, PreFlight, Step};
+pub use cycle::{ClusterView, Cycle, CycleState, Nominations};
+pub use effect::{CustomEffect, Effect, EffectError, EffectId, EffectKind, EventType, NominatedNode, PodCondition};
+pub use erased::{DynFilter, DynScore, FilterStates, PreFilterVerdict, ScoreStates};
+pub use event::{ActionType, ClusterEvent, EventFilter, EventResource, Hint};
+pub use extender::{Extender, ExtenderFilterResult};
+pub use filters::{Filters, RejectedBy};
+pub use outcome::{
+    FilterStatus, PermitStatus, PluginError, PostFilterStatus, PreEnqueueStatus, PreFilterStatus,
+    PreScoreStatus, Reason, Reasons, ReserveStatus, Result,
+};
+pub use plugin::{
+    BindPlugin, EnqueueExtensions, FilterPlugin, PermitPlugin, Plugin, PostBindPlugin,
+    PostFilterPlugin, PreBindPlugin, PreEnqueuePlugin, QueueSortPlugin, ReservePlugin, ScorePlugin,
+};
+pub use profile::Profile;
+pub use queued::QueuedEntity;
+pub use registry::{BuildError, Extensions, RegisterError, Registry};
+pub use rejected::{Rejected, RejectedNode};
+pub use waiting::WaitingPods;
+
+/// The highest score a plugin may give a node after normalising. Upstream: framework `MaxNodeScore` (v1.36.2).
+pub const MAX_NODE_SCORE: i64 = 100;

@@ -1,0 +1,316 @@
+//! The extension points, one trait each; coupled points (PreFilter+Filter, PreScore+Score+Normalize) share a trait.
+
+use std::cmp::Ordering;
+
+use super::{
+    BindStep, Binding, ClusterEvent, ClusterView, Cycle, CycleState, EventFilter, Filters,
+    FilterStates, FilterStatus, Hint, PermitStatus, PostFilterStatus, PreEnqueueStatus, PreFilterStatus,
+    PreFlight, PreScoreStatus, QueuedEntity, Reason, Rejected, ReserveStatus, Result, Step, WaitingPods,
+};
+use crate::cache::{Candidates, Indexes, NodeIdx, NodeView, Objects};
+use crate::model::Pod;
+
+/// What every plugin has, whatever extension points it implements.
+pub trait Plugin: Send + Sync + 'static {
+    /// The name by which configurations and messages refer to it.
+    fn name(&self) -> &'static str;
+
+    /// Asks the cache for the incremental indexes that this plugin's chunk methods read for such a pod: label
+    /// columns, pod counts. Called before the cycle; an index once asked for is kept up to date by pod and node
+    /// events. The per-node methods must not depend on it.
+    fn require(&self, pod: &Pod, objects: &Objects, indexes: &mut Indexes<'_>) {
+        let _ = (pod, objects, indexes);
+    }
+}
+
+/// Decides before queueing whether a pod may be tried at all. Upstream: `PreEnqueuePlugin`.
+pub trait PreEnqueuePlugin: Plugin {
+    /// Whether the pod may enter the active queue.
+    fn pre_enqueue(&self, pod: &Pod, world: ClusterView<'_>) -> PreEnqueueStatus;
+}
+
+/// Orders the active queue; each scheduler has exactly one. Upstream: `QueueSortPlugin`.
+pub trait QueueSortPlugin: Plugin {
+    /// `Less` when `a` is to be tried before `b`. Must be a total order.
+    fn compare(&self, a: &QueuedEntity, b: &QueuedEntity) -> Ordering;
+}
+
+/// Tells which changes of the cluster may help a pod that this plugin rejected. Upstream: `EnqueueExtensions`.
+pub trait EnqueueExtensions: Plugin {
+    /// Events worth asking about.
+    fn events_to_register(&self) -> Vec<EventFilter>;
+
+    /// Whether this event may make the pod schedulable. An error counts as [`Hint::Queue`].
+    ///
+    /// # Errors
+    /// When the event cannot be judged.
+    fn hint(&self, pod: &Pod, event: &ClusterEvent, world: ClusterView<'_>) -> Result<Hint> {
+        let _ = (pod, event, world);
+        Ok(Hint::Queue)
+    }
+}
+
+/// PreFilter and Filter: which nodes can take the pod.
+///
+/// [`filter`](FilterPlugin::filter) is required: it is the specification, the explanation and the test oracle, and
+/// must be a pure function of state, cycle and node. [`filter_chunk`](FilterPlugin::filter_chunk) is optional and
+/// only speed: it must clear exactly the bits of the nodes that `filter` rejects.
+///
+/// ```
+/// use std::sync::Arc;
+/// use scheduler_core::cache::NodeView;
+/// use scheduler_core::framework::{Cycle, FilterPlugin, FilterStatus, Plugin, Reason, Result};
+///
+/// struct SpareNode;
+///
+/// impl Plugin for SpareNode {
+///     fn name(&self) -> &'static str {
+///         "SpareNode"
+///     }
+/// }
+///
+/// impl FilterPlugin for SpareNode {
+///     type State = ();
+///
+///     fn filter(&self, _: Option<&()>, _: Cycle<'_>, node: NodeView<'_>) -> Result<FilterStatus> {
+///         Ok(FilterStatus::fits_if(node.name() != "spare"))
+///     }
+///
+///     fn reasons(&self, _: Option<&()>, _: Cycle<'_>, _: NodeView<'_>, out: &mut Vec<Reason>) {
+///         out.push("node is kept as a spare".into());
+///     }
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a filter plugin",
+    note = "implement `FilterPlugin` with at least `type State`, `filter` and `reasons`, and `Plugin` with `name`"
+)]
+pub trait FilterPlugin: Plugin {
+    /// What PreFilter computes once per cycle; `()` when nothing. Cloned for what-if runs: keep it cheap to clone.
+    type State: Clone + Send + Sync + 'static;
+
+    /// Looks at the pod once. Runs only if the plugin is registered for the PreFilter point.
+    ///
+    /// # Errors
+    /// When the plugin cannot do its work; the attempt ends with an error.
+    fn pre_filter(
+        &self,
+        cycle: Cycle<'_>,
+        shared: &mut CycleState,
+    ) -> Result<PreFilterStatus<Self::State>> {
+        let _ = (cycle, shared);
+        Ok(PreFilterStatus::Skip)
+    }
+
+    /// Whether the node can take the pod. `state` is `None` when PreFilter did not run in this profile.
+    ///
+    /// # Errors
+    /// When the plugin cannot do its work; the attempt ends with an error.
+    fn filter(
+        &self,
+        state: Option<&Self::State>,
+        cycle: Cycle<'_>,
+        node: NodeView<'_>,
+    ) -> Result<FilterStatus>;
+
+    /// Clears the bits of the nodes that cannot take the pod.
+    ///
+    /// # Errors
+    /// When the plugin cannot do its work; the attempt ends with an error.
+    fn filter_chunk(
+        &self,
+        state: Option<&Self::State>,
+        cycle: Cycle<'_>,
+        nodes: &mut Candidates<'_>,
+    ) -> Result<()> {
+        nodes.try_retain(|node| {
+            self.filter(state, cycle, cycle.snapshot.view(node)).map(FilterStatus::is_success)
+        })
+    }
+
+    /// Why `filter` rejected the node, in upstream's words. Called only for nodes it rejects, after the search.
+    fn reasons(
+        &self,
+        state: Option<&Self::State>,
+        cycle: Cycle<'_>,
+        node: NodeView<'_>,
+        out: &mut Vec<Reason>,
+    );
+
+    /// What if `pod` ran on the node, too? Changes a copy of the state.
+    ///
+    /// # Errors
+    /// When the plugin cannot do its work; the what-if run ends with an error.
+    fn add_pod(
+        &self,
+        state: &mut Self::State,
+        cycle: Cycle<'_>,
+        pod: &Pod,
+        node: NodeView<'_>,
+    ) -> Result<()> {
+        let _ = (state, cycle, pod, node);
+        Ok(())
+    }
+
+    /// What if `pod` no longer ran on the node? Changes a copy of the state.
+    ///
+    /// # Errors
+    /// When the plugin cannot do its work; the what-if run ends with an error.
+    fn remove_pod(
+        &self,
+        state: &mut Self::State,
+        cycle: Cycle<'_>,
+        pod: &Pod,
+        node: NodeView<'_>,
+    ) -> Result<()> {
+        let _ = (state, cycle, pod, node);
+        Ok(())
+    }
+}
+
+/// PreScore, Score and NormalizeScore: which of the feasible nodes is best.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a score plugin",
+    note = "implement `ScorePlugin` with at least `type State` and `score`, and `Plugin` with `name`"
+)]
+pub trait ScorePlugin: Plugin {
+    /// What PreScore computes once per cycle; `()` when nothing.
+    type State: Send + Sync + 'static;
+
+    /// Looks at the pod and the feasible nodes once. Runs only if registered for the PreScore point.
+    ///
+    /// # Errors
+    /// When the plugin cannot do its work; the attempt ends with an error.
+    fn pre_score(
+        &self,
+        cycle: Cycle<'_>,
+        feasible: &[NodeIdx],
+        shared: &CycleState,
+    ) -> Result<PreScoreStatus<Self::State>> {
+        let _ = (cycle, feasible, shared);
+        Ok(PreScoreStatus::Skip)
+    }
+
+    /// The node's raw score. `state` is `None` when PreScore did not run in this profile.
+    ///
+    /// # Errors
+    /// When the plugin cannot do its work; the attempt ends with an error.
+    fn score(
+        &self,
+        state: Option<&Self::State>,
+        cycle: Cycle<'_>,
+        shared: &CycleState,
+        node: NodeView<'_>,
+    ) -> Result<i64>;
+
+    /// Raw scores of several nodes: `scores[i]` belongs to `nodes[i]`. Must equal `score` node by node.
+    ///
+    /// # Errors
+    /// When the plugin cannot do its work; the attempt ends with an error.
+    fn score_chunk(
+        &self,
+        state: Option<&Self::State>,
+        cycle: Cycle<'_>,
+        shared: &CycleState,
+        nodes: &[NodeIdx],
+        scores: &mut [i64],
+    ) -> Result<()> {
+        for (score, &node) in scores.iter_mut().zip(nodes) {
+            *score = self.score(state, cycle, shared, cycle.snapshot.view(node))?;
+        }
+        Ok(())
+    }
+
+    /// Brings the raw scores of all feasible nodes into 0..=100.
+    ///
+    /// # Errors
+    /// When the plugin cannot do its work; the attempt ends with an error.
+    fn normalize(
+        &self,
+        state: Option<&Self::State>,
+        cycle: Cycle<'_>,
+        nodes: &[NodeIdx],
+        scores: &mut [i64],
+    ) -> Result<()> {
+        let _ = (state, cycle, nodes, scores);
+        Ok(())
+    }
+}
+
+/// What to do for a pod that fits nowhere, such as preemption. Upstream: `PostFilterPlugin`.
+pub trait PostFilterPlugin: Plugin {
+    /// Tries to make the pod schedulable in a later cycle.
+    ///
+    /// # Errors
+    /// When the plugin cannot do its work; its text is appended to the message and no later plugin runs.
+    fn post_filter(
+        &self,
+        cycle: Cycle<'_>,
+        shared: &mut CycleState,
+        filters: &Filters<'_>,
+        states: &FilterStates,
+        rejected: &Rejected,
+    ) -> Result<PostFilterStatus>;
+}
+
+/// Keeps something on the chosen node for the pod. Upstream: `ReservePlugin`.
+pub trait ReservePlugin: Plugin {
+    /// Reserves.
+    ///
+    /// # Errors
+    /// When the plugin cannot do its work; everything reserved so far is released.
+    fn reserve(
+        &self,
+        cycle: Cycle<'_>,
+        shared: &mut CycleState,
+        node: NodeView<'_>,
+    ) -> Result<ReserveStatus>;
+
+    /// Releases. Must be idempotent and cannot fail; may be called without `reserve`. Runs in reverse order.
+    fn unreserve(&self, binding: &mut Binding, world: ClusterView<'_>);
+}
+
+/// Approves, delays or refuses the chosen placement. Upstream: `PermitPlugin`.
+pub trait PermitPlugin: Plugin {
+    /// Says whether binding may start. `waiting` holds pods that were told to wait earlier.
+    ///
+    /// # Errors
+    /// When the plugin cannot do its work; the attempt ends with an error.
+    fn permit(
+        &self,
+        cycle: Cycle<'_>,
+        shared: &mut CycleState,
+        node: NodeView<'_>,
+        waiting: &mut WaitingPods,
+    ) -> Result<PermitStatus>;
+}
+
+/// Work before the binding, such as waiting for volumes. Upstream: `PreBindPlugin`.
+pub trait PreBindPlugin: Plugin {
+    /// Whether there will be work. Any work makes the engine nominate the node first.
+    ///
+    /// # Errors
+    /// When the plugin cannot do its work; the attempt ends with an error.
+    fn pre_flight(&self, binding: &Binding, world: ClusterView<'_>) -> Result<PreFlight>;
+
+    /// Does the next step. Called again when an effect of it finished, an awaited event came, or the time is up.
+    ///
+    /// # Errors
+    /// When the plugin cannot do its work; the attempt ends with an error.
+    fn pre_bind(&self, binding: &mut Binding, world: ClusterView<'_>) -> Result<Step>;
+}
+
+/// Binds the pod to the node. The first that does not skip does it. Upstream: `BindPlugin`.
+pub trait BindPlugin: Plugin {
+    /// Does the next step.
+    ///
+    /// # Errors
+    /// When the plugin cannot do its work; the attempt ends with an error.
+    fn bind(&self, binding: &mut Binding, world: ClusterView<'_>) -> Result<BindStep>;
+}
+
+/// Hears of successful bindings. Upstream: `PostBindPlugin`.
+pub trait PostBindPlugin: Plugin {
+    /// The pod is bound.
+    fn post_bind(&self, binding: &Binding, world: ClusterView<'_>);
+}
