@@ -31,4 +31,3 @@ pub use taint_classes::TaintClasses;
 pub use terms::{TermCounts, TermEntry};
 pub use view::{NodeOverlay, NodeView};
 
-pub(crate) use bits::{clear_bit, set_bit, test_bit};

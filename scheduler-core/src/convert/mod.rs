@@ -1,0 +1,1 @@
+//! Kubernetes API objects into the model: everything is parsed here, once.
