@@ -97,7 +97,9 @@ impl PodCounts {
     pub(crate) fn remove_pod(&mut self, node: NodeIdx, pod: &Pod) {
         for at in self.index.candidates(&pod.labels) {
             let Some(column) = &mut self.columns[at] else { continue };
-            if column.key.matches(pod) && let Some(count) = column.per_node.get_mut(&node) {
+            if column.key.matches(pod)
+                && let Some(count) = column.per_node.get_mut(&node)
+            {
                 *count -= 1;
                 if *count == 0 {
                     column.per_node.remove(&node);

@@ -30,4 +30,3 @@ pub use snapshot::{NodeIdx, Snapshot};
 pub use taint_classes::TaintClasses;
 pub use terms::{TermCounts, TermEntry};
 pub use view::{NodeOverlay, NodeView};
-

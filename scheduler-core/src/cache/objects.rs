@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::model::{
     CsiDriver, CsiNode, CsiStorageCapacity, DeviceClass, Labels, Namespace, Object, PersistentVolume,
-    PersistentVolumeClaim, PodDisruptionBudget, ReplicaSet, ReplicationController, Service, StatefulSet,
-    StorageClass, VolumeAttachment,
+    PersistentVolumeClaim, PodDisruptionBudget, ReplicaSet, ReplicationController, Service, StatefulSet, StorageClass,
+    VolumeAttachment,
 };
 
 type ByName<T> = BTreeMap<Arc<str>, Arc<T>>;

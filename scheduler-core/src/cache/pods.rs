@@ -134,11 +134,7 @@ impl Cache {
 
     /// The placement was given up: the pod leaves the cache, unless its binding was confirmed meanwhile.
     pub fn forget(&mut self, uid: &str) -> bool {
-        if self.is_assumed(uid) {
-            self.remove(uid).is_some()
-        } else {
-            false
-        }
+        if self.is_assumed(uid) { self.remove(uid).is_some() } else { false }
     }
 
     /// A bound pod was seen, for the first time or changed. Without a node name nothing happens.
@@ -262,10 +258,8 @@ impl Indexes<'_> {
     /// Keeps a column of this label's values.
     pub fn label_column(&mut self, key: &Arc<str>) {
         let Snapshot { labels, nodes, live, .. } = &mut *self.snapshot;
-        let live = live
-            .iter()
-            .enumerate()
-            .flat_map(|(at, &word)| super::bits::ones(word).map(move |bit| at * 64 + bit));
+        let live =
+            live.iter().enumerate().flat_map(|(at, &word)| super::bits::ones(word).map(move |bit| at * 64 + bit));
         labels.ensure(key, live.map(|slot| (slot, &*nodes[slot])));
     }
 

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{
-    Cycle, CycleState, FilterPlugin, FilterStatus, PreFilterStatus, PreScoreStatus, Reason,
-    Reasons, Result, ScorePlugin,
+    Cycle, CycleState, FilterPlugin, FilterStatus, PreFilterStatus, PreScoreStatus, Reason, Reasons, Result,
+    ScorePlugin,
 };
 use crate::cache::{Candidates, Indexes, NodeIdx, NodeView, Objects};
 use crate::model::Pod;
@@ -106,17 +106,43 @@ pub trait DynFilter: Send + Sync {
     /// [`super::Plugin::require`].
     fn require(&self, pod: &Pod, objects: &Objects, indexes: &mut Indexes<'_>);
     #[doc(hidden)]
-    fn pre_filter(&self, cycle: Cycle<'_>, shared: &mut CycleState, states: &mut FilterStates, at: usize) -> Result<PreFilterVerdict>;
+    fn pre_filter(
+        &self,
+        cycle: Cycle<'_>,
+        shared: &mut CycleState,
+        states: &mut FilterStates,
+        at: usize,
+    ) -> Result<PreFilterVerdict>;
     #[doc(hidden)]
     fn filter(&self, states: &FilterStates, at: usize, cycle: Cycle<'_>, node: NodeView<'_>) -> Result<FilterStatus>;
     #[doc(hidden)]
-    fn filter_chunk(&self, states: &FilterStates, at: usize, cycle: Cycle<'_>, nodes: &mut Candidates<'_>) -> Result<()>;
+    fn filter_chunk(
+        &self,
+        states: &FilterStates,
+        at: usize,
+        cycle: Cycle<'_>,
+        nodes: &mut Candidates<'_>,
+    ) -> Result<()>;
     #[doc(hidden)]
     fn reasons(&self, states: &FilterStates, at: usize, cycle: Cycle<'_>, node: NodeView<'_>, out: &mut Vec<Reason>);
     #[doc(hidden)]
-    fn add_pod(&self, states: &mut FilterStates, at: usize, cycle: Cycle<'_>, pod: &Pod, node: NodeView<'_>) -> Result<()>;
+    fn add_pod(
+        &self,
+        states: &mut FilterStates,
+        at: usize,
+        cycle: Cycle<'_>,
+        pod: &Pod,
+        node: NodeView<'_>,
+    ) -> Result<()>;
     #[doc(hidden)]
-    fn remove_pod(&self, states: &mut FilterStates, at: usize, cycle: Cycle<'_>, pod: &Pod, node: NodeView<'_>) -> Result<()>;
+    fn remove_pod(
+        &self,
+        states: &mut FilterStates,
+        at: usize,
+        cycle: Cycle<'_>,
+        pod: &Pod,
+        node: NodeView<'_>,
+    ) -> Result<()>;
 }
 
 impl<P: FilterPlugin> DynFilter for P {
@@ -128,7 +154,13 @@ impl<P: FilterPlugin> DynFilter for P {
         super::Plugin::require(self, pod, objects, indexes);
     }
 
-    fn pre_filter(&self, cycle: Cycle<'_>, shared: &mut CycleState, states: &mut FilterStates, at: usize) -> Result<PreFilterVerdict> {
+    fn pre_filter(
+        &self,
+        cycle: Cycle<'_>,
+        shared: &mut CycleState,
+        states: &mut FilterStates,
+        at: usize,
+    ) -> Result<PreFilterVerdict> {
         let (slot, verdict) = match FilterPlugin::pre_filter(self, cycle, shared)? {
             PreFilterStatus::Skip => (FilterSlot::Skipped, PreFilterVerdict::Skip),
             PreFilterStatus::Success { state, nodes } => {
@@ -150,7 +182,13 @@ impl<P: FilterPlugin> DynFilter for P {
         FilterPlugin::filter(self, states.slots[at].get(), cycle, node)
     }
 
-    fn filter_chunk(&self, states: &FilterStates, at: usize, cycle: Cycle<'_>, nodes: &mut Candidates<'_>) -> Result<()> {
+    fn filter_chunk(
+        &self,
+        states: &FilterStates,
+        at: usize,
+        cycle: Cycle<'_>,
+        nodes: &mut Candidates<'_>,
+    ) -> Result<()> {
         FilterPlugin::filter_chunk(self, states.slots[at].get(), cycle, nodes)
     }
 
@@ -158,14 +196,28 @@ impl<P: FilterPlugin> DynFilter for P {
         FilterPlugin::reasons(self, states.slots[at].get(), cycle, node, out);
     }
 
-    fn add_pod(&self, states: &mut FilterStates, at: usize, cycle: Cycle<'_>, pod: &Pod, node: NodeView<'_>) -> Result<()> {
+    fn add_pod(
+        &self,
+        states: &mut FilterStates,
+        at: usize,
+        cycle: Cycle<'_>,
+        pod: &Pod,
+        node: NodeView<'_>,
+    ) -> Result<()> {
         match states.slots[at].get_mut() {
             Some(state) => FilterPlugin::add_pod(self, state, cycle, pod, node),
             None => Ok(()),
         }
     }
 
-    fn remove_pod(&self, states: &mut FilterStates, at: usize, cycle: Cycle<'_>, pod: &Pod, node: NodeView<'_>) -> Result<()> {
+    fn remove_pod(
+        &self,
+        states: &mut FilterStates,
+        at: usize,
+        cycle: Cycle<'_>,
+        pod: &Pod,
+        node: NodeView<'_>,
+    ) -> Result<()> {
         match states.slots[at].get_mut() {
             Some(state) => FilterPlugin::remove_pod(self, state, cycle, pod, node),
             None => Ok(()),
@@ -211,13 +263,42 @@ pub trait DynScore: Send + Sync {
     /// [`super::Plugin::require`].
     fn require(&self, pod: &Pod, objects: &Objects, indexes: &mut Indexes<'_>);
     #[doc(hidden)]
-    fn pre_score(&self, cycle: Cycle<'_>, feasible: &[NodeIdx], shared: &CycleState, states: &mut ScoreStates, at: usize) -> Result<()>;
+    fn pre_score(
+        &self,
+        cycle: Cycle<'_>,
+        feasible: &[NodeIdx],
+        shared: &CycleState,
+        states: &mut ScoreStates,
+        at: usize,
+    ) -> Result<()>;
     #[doc(hidden)]
-    fn score(&self, states: &ScoreStates, at: usize, cycle: Cycle<'_>, shared: &CycleState, node: NodeView<'_>) -> Result<i64>;
+    fn score(
+        &self,
+        states: &ScoreStates,
+        at: usize,
+        cycle: Cycle<'_>,
+        shared: &CycleState,
+        node: NodeView<'_>,
+    ) -> Result<i64>;
     #[doc(hidden)]
-    fn score_chunk(&self, states: &ScoreStates, at: usize, cycle: Cycle<'_>, shared: &CycleState, nodes: &[NodeIdx], scores: &mut [i64]) -> Result<()>;
+    fn score_chunk(
+        &self,
+        states: &ScoreStates,
+        at: usize,
+        cycle: Cycle<'_>,
+        shared: &CycleState,
+        nodes: &[NodeIdx],
+        scores: &mut [i64],
+    ) -> Result<()>;
     #[doc(hidden)]
-    fn normalize(&self, states: &ScoreStates, at: usize, cycle: Cycle<'_>, nodes: &[NodeIdx], scores: &mut [i64]) -> Result<()>;
+    fn normalize(
+        &self,
+        states: &ScoreStates,
+        at: usize,
+        cycle: Cycle<'_>,
+        nodes: &[NodeIdx],
+        scores: &mut [i64],
+    ) -> Result<()>;
 }
 
 impl<P: ScorePlugin> DynScore for P {
@@ -229,7 +310,14 @@ impl<P: ScorePlugin> DynScore for P {
         super::Plugin::require(self, pod, objects, indexes);
     }
 
-    fn pre_score(&self, cycle: Cycle<'_>, feasible: &[NodeIdx], shared: &CycleState, states: &mut ScoreStates, at: usize) -> Result<()> {
+    fn pre_score(
+        &self,
+        cycle: Cycle<'_>,
+        feasible: &[NodeIdx],
+        shared: &CycleState,
+        states: &mut ScoreStates,
+        at: usize,
+    ) -> Result<()> {
         states.slots[at] = match ScorePlugin::pre_score(self, cycle, feasible, shared)? {
             PreScoreStatus::Skip => ScoreSlot::Skipped,
             PreScoreStatus::Success(state) => ScoreSlot::Present(Box::new(state)),
@@ -237,15 +325,37 @@ impl<P: ScorePlugin> DynScore for P {
         Ok(())
     }
 
-    fn score(&self, states: &ScoreStates, at: usize, cycle: Cycle<'_>, shared: &CycleState, node: NodeView<'_>) -> Result<i64> {
+    fn score(
+        &self,
+        states: &ScoreStates,
+        at: usize,
+        cycle: Cycle<'_>,
+        shared: &CycleState,
+        node: NodeView<'_>,
+    ) -> Result<i64> {
         ScorePlugin::score(self, states.slots[at].get(), cycle, shared, node)
     }
 
-    fn score_chunk(&self, states: &ScoreStates, at: usize, cycle: Cycle<'_>, shared: &CycleState, nodes: &[NodeIdx], scores: &mut [i64]) -> Result<()> {
+    fn score_chunk(
+        &self,
+        states: &ScoreStates,
+        at: usize,
+        cycle: Cycle<'_>,
+        shared: &CycleState,
+        nodes: &[NodeIdx],
+        scores: &mut [i64],
+    ) -> Result<()> {
         ScorePlugin::score_chunk(self, states.slots[at].get(), cycle, shared, nodes, scores)
     }
 
-    fn normalize(&self, states: &ScoreStates, at: usize, cycle: Cycle<'_>, nodes: &[NodeIdx], scores: &mut [i64]) -> Result<()> {
+    fn normalize(
+        &self,
+        states: &ScoreStates,
+        at: usize,
+        cycle: Cycle<'_>,
+        nodes: &[NodeIdx],
+        scores: &mut [i64],
+    ) -> Result<()> {
         ScorePlugin::normalize(self, states.slots[at].get(), cycle, nodes, scores)
     }
 }

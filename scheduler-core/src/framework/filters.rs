@@ -57,12 +57,7 @@ impl<'a> Filters<'a> {
     ///
     /// # Errors
     /// When a plugin breaks.
-    pub fn filter_chunk(
-        &self,
-        states: &FilterStates,
-        cycle: Cycle<'_>,
-        nodes: &mut Candidates<'_>,
-    ) -> Result<()> {
+    pub fn filter_chunk(&self, states: &FilterStates, cycle: Cycle<'_>, nodes: &mut Candidates<'_>) -> Result<()> {
         for &at in &self.profile.filter_order {
             if states.slots[at].is_skipped() {
                 continue;
@@ -80,12 +75,7 @@ impl<'a> Filters<'a> {
     ///
     /// # Errors
     /// When a plugin breaks.
-    pub fn filter(
-        &self,
-        states: &FilterStates,
-        cycle: Cycle<'_>,
-        node: NodeView<'_>,
-    ) -> Result<Option<RejectedBy>> {
+    pub fn filter(&self, states: &FilterStates, cycle: Cycle<'_>, node: NodeView<'_>) -> Result<Option<RejectedBy>> {
         for &at in &self.profile.filter_order {
             if states.slots[at].is_skipped() {
                 continue;
@@ -157,13 +147,7 @@ impl<'a> Filters<'a> {
     ///
     /// # Errors
     /// When a plugin breaks.
-    pub fn add_pod(
-        &self,
-        states: &mut FilterStates,
-        cycle: Cycle<'_>,
-        pod: &Pod,
-        node: NodeView<'_>,
-    ) -> Result<()> {
+    pub fn add_pod(&self, states: &mut FilterStates, cycle: Cycle<'_>, pod: &Pod, node: NodeView<'_>) -> Result<()> {
         for &at in &self.profile.pre_filter_order {
             if !states.slots[at].is_skipped() {
                 self.profile.filters[at].plugin.add_pod(states, at, cycle, pod, node)?;
@@ -176,13 +160,7 @@ impl<'a> Filters<'a> {
     ///
     /// # Errors
     /// When a plugin breaks.
-    pub fn remove_pod(
-        &self,
-        states: &mut FilterStates,
-        cycle: Cycle<'_>,
-        pod: &Pod,
-        node: NodeView<'_>,
-    ) -> Result<()> {
+    pub fn remove_pod(&self, states: &mut FilterStates, cycle: Cycle<'_>, pod: &Pod, node: NodeView<'_>) -> Result<()> {
         for &at in &self.profile.pre_filter_order {
             if !states.slots[at].is_skipped() {
                 self.profile.filters[at].plugin.remove_pod(states, at, cycle, pod, node)?;

@@ -27,12 +27,12 @@ pub use event::{ActionType, ClusterEvent, EventFilter, EventResource, Hint};
 pub use extender::{Extender, ExtenderFilterResult};
 pub use filters::{Filters, RejectedBy};
 pub use outcome::{
-    FilterStatus, PermitStatus, PluginError, PostFilterStatus, PreEnqueueStatus, PreFilterStatus,
-    PreScoreStatus, Reason, Reasons, ReserveStatus, Result,
+    FilterStatus, PermitStatus, PluginError, PostFilterStatus, PreEnqueueStatus, PreFilterStatus, PreScoreStatus,
+    Reason, Reasons, ReserveStatus, Result,
 };
 pub use plugin::{
-    BindPlugin, EnqueueExtensions, FilterPlugin, PermitPlugin, Plugin, PostBindPlugin,
-    PostFilterPlugin, PreBindPlugin, PreEnqueuePlugin, QueueSortPlugin, ReservePlugin, ScorePlugin,
+    BindPlugin, EnqueueExtensions, FilterPlugin, PermitPlugin, Plugin, PostBindPlugin, PostFilterPlugin, PreBindPlugin,
+    PreEnqueuePlugin, QueueSortPlugin, ReservePlugin, ScorePlugin,
 };
 pub use profile::Profile;
 pub use queued::QueuedEntity;

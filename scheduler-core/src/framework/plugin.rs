@@ -3,9 +3,9 @@
 use std::cmp::Ordering;
 
 use super::{
-    BindStep, Binding, ClusterEvent, ClusterView, Cycle, CycleState, EventFilter, Filters,
-    FilterStates, FilterStatus, Hint, PermitStatus, PostFilterStatus, PreEnqueueStatus, PreFilterStatus,
-    PreFlight, PreScoreStatus, QueuedEntity, Reason, Rejected, ReserveStatus, Result, Step, WaitingPods,
+    BindStep, Binding, ClusterEvent, ClusterView, Cycle, CycleState, EventFilter, FilterStates, FilterStatus, Filters,
+    Hint, PermitStatus, PostFilterStatus, PreEnqueueStatus, PreFilterStatus, PreFlight, PreScoreStatus, QueuedEntity,
+    Reason, Rejected, ReserveStatus, Result, Step, WaitingPods,
 };
 use crate::cache::{Candidates, Indexes, NodeIdx, NodeView, Objects};
 use crate::model::Pod;
@@ -93,11 +93,7 @@ pub trait FilterPlugin: Plugin {
     ///
     /// # Errors
     /// When the plugin cannot do its work; the attempt ends with an error.
-    fn pre_filter(
-        &self,
-        cycle: Cycle<'_>,
-        shared: &mut CycleState,
-    ) -> Result<PreFilterStatus<Self::State>> {
+    fn pre_filter(&self, cycle: Cycle<'_>, shared: &mut CycleState) -> Result<PreFilterStatus<Self::State>> {
         let _ = (cycle, shared);
         Ok(PreFilterStatus::Skip)
     }
@@ -106,48 +102,24 @@ pub trait FilterPlugin: Plugin {
     ///
     /// # Errors
     /// When the plugin cannot do its work; the attempt ends with an error.
-    fn filter(
-        &self,
-        state: Option<&Self::State>,
-        cycle: Cycle<'_>,
-        node: NodeView<'_>,
-    ) -> Result<FilterStatus>;
+    fn filter(&self, state: Option<&Self::State>, cycle: Cycle<'_>, node: NodeView<'_>) -> Result<FilterStatus>;
 
     /// Clears the bits of the nodes that cannot take the pod.
     ///
     /// # Errors
     /// When the plugin cannot do its work; the attempt ends with an error.
-    fn filter_chunk(
-        &self,
-        state: Option<&Self::State>,
-        cycle: Cycle<'_>,
-        nodes: &mut Candidates<'_>,
-    ) -> Result<()> {
-        nodes.try_retain(|node| {
-            self.filter(state, cycle, cycle.snapshot.view(node)).map(FilterStatus::is_success)
-        })
+    fn filter_chunk(&self, state: Option<&Self::State>, cycle: Cycle<'_>, nodes: &mut Candidates<'_>) -> Result<()> {
+        nodes.try_retain(|node| self.filter(state, cycle, cycle.snapshot.view(node)).map(FilterStatus::is_success))
     }
 
     /// Why `filter` rejected the node, in upstream's words. Called only for nodes it rejects, after the search.
-    fn reasons(
-        &self,
-        state: Option<&Self::State>,
-        cycle: Cycle<'_>,
-        node: NodeView<'_>,
-        out: &mut Vec<Reason>,
-    );
+    fn reasons(&self, state: Option<&Self::State>, cycle: Cycle<'_>, node: NodeView<'_>, out: &mut Vec<Reason>);
 
     /// What if `pod` ran on the node, too? Changes a copy of the state.
     ///
     /// # Errors
     /// When the plugin cannot do its work; the what-if run ends with an error.
-    fn add_pod(
-        &self,
-        state: &mut Self::State,
-        cycle: Cycle<'_>,
-        pod: &Pod,
-        node: NodeView<'_>,
-    ) -> Result<()> {
+    fn add_pod(&self, state: &mut Self::State, cycle: Cycle<'_>, pod: &Pod, node: NodeView<'_>) -> Result<()> {
         let _ = (state, cycle, pod, node);
         Ok(())
     }
@@ -156,13 +128,7 @@ pub trait FilterPlugin: Plugin {
     ///
     /// # Errors
     /// When the plugin cannot do its work; the what-if run ends with an error.
-    fn remove_pod(
-        &self,
-        state: &mut Self::State,
-        cycle: Cycle<'_>,
-        pod: &Pod,
-        node: NodeView<'_>,
-    ) -> Result<()> {
+    fn remove_pod(&self, state: &mut Self::State, cycle: Cycle<'_>, pod: &Pod, node: NodeView<'_>) -> Result<()> {
         let _ = (state, cycle, pod, node);
         Ok(())
     }
@@ -259,12 +225,7 @@ pub trait ReservePlugin: Plugin {
     ///
     /// # Errors
     /// When the plugin cannot do its work; everything reserved so far is released.
-    fn reserve(
-        &self,
-        cycle: Cycle<'_>,
-        shared: &mut CycleState,
-        node: NodeView<'_>,
-    ) -> Result<ReserveStatus>;
+    fn reserve(&self, cycle: Cycle<'_>, shared: &mut CycleState, node: NodeView<'_>) -> Result<ReserveStatus>;
 
     /// Releases. Must be idempotent and cannot fail; may be called without `reserve`. Runs in reverse order.
     fn unreserve(&self, binding: &mut Binding, world: ClusterView<'_>);

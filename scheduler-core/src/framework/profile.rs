@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    BindPlugin, BuildError, DynFilter, DynScore, EnqueueExtensions, Extensions, PermitPlugin,
-    PostBindPlugin, PostFilterPlugin, PreBindPlugin, PreEnqueuePlugin, QueueSortPlugin, Registry, ReservePlugin,
+    BindPlugin, BuildError, DynFilter, DynScore, EnqueueExtensions, Extensions, PermitPlugin, PostBindPlugin,
+    PostFilterPlugin, PreBindPlugin, PreEnqueuePlugin, QueueSortPlugin, Registry, ReservePlugin,
 };
 use crate::config::KubeSchedulerProfile;
 use crate::config::plugins::ExtensionPoint;
@@ -66,10 +66,7 @@ impl Instances<'_> {
         if let Some(at) = self.built.iter().position(|(built, _)| *built == name) {
             return Ok(&self.built[at]);
         }
-        let built = self
-            .registry
-            .build(name, self.config.args(name))
-            .map_err(|error| (name.to_owned(), error))?;
+        let built = self.registry.build(name, self.config.args(name)).map_err(|error| (name.to_owned(), error))?;
         self.built.push(built);
         Ok(self.built.last().expect("pushed on the line above"))
     }
@@ -84,9 +81,8 @@ impl Instances<'_> {
             .iter()
             .map(|name| {
                 let (_, extensions) = self.get(name)?;
-                pick(extensions).ok_or_else(|| {
-                    (name.clone(), BuildError(format!("was built without extension point {point}")))
-                })
+                pick(extensions)
+                    .ok_or_else(|| (name.clone(), BuildError(format!("was built without extension point {point}"))))
             })
             .collect()
     }
@@ -151,12 +147,14 @@ impl Profile {
             score_order.push(at);
         }
 
-        let pre_enqueue = instances.collect(effective.at(Point::PreEnqueue), Point::PreEnqueue, |e| e.pre_enqueue.clone())?;
+        let pre_enqueue =
+            instances.collect(effective.at(Point::PreEnqueue), Point::PreEnqueue, |e| e.pre_enqueue.clone())?;
         let queue_sort = instances
             .collect(effective.at(Point::QueueSort), Point::QueueSort, |e| e.queue_sort.clone())?
             .pop()
             .ok_or_else(|| (String::new(), BuildError("no queue sort plugin is enabled".to_owned())))?;
-        let post_filter = instances.collect(effective.at(Point::PostFilter), Point::PostFilter, |e| e.post_filter.clone())?;
+        let post_filter =
+            instances.collect(effective.at(Point::PostFilter), Point::PostFilter, |e| e.post_filter.clone())?;
         let reserve = instances.collect(effective.at(Point::Reserve), Point::Reserve, |e| e.reserve.clone())?;
         let permit = instances.collect(effective.at(Point::Permit), Point::Permit, |e| e.permit.clone())?;
         let pre_bind = instances.collect(effective.at(Point::PreBind), Point::PreBind, |e| e.pre_bind.clone())?;

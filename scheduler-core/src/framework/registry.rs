@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{
-    BindPlugin, DynFilter, DynScore, EnqueueExtensions, FilterPlugin, PermitPlugin, PostBindPlugin,
-    PostFilterPlugin, PreBindPlugin, PreEnqueuePlugin, QueueSortPlugin, ReservePlugin, ScorePlugin,
+    BindPlugin, DynFilter, DynScore, EnqueueExtensions, FilterPlugin, PermitPlugin, PostBindPlugin, PostFilterPlugin,
+    PreBindPlugin, PreEnqueuePlugin, QueueSortPlugin, ReservePlugin, ScorePlugin,
 };
 use crate::config::args::PluginArgs;
 use crate::config::plugins::ExtensionPoint;
@@ -204,13 +204,13 @@ impl Registry {
         name: &str,
         args: Option<&PluginArgs>,
     ) -> Result<(&'static str, Extensions), BuildError> {
-        let (&name, entry) = self
-            .entries
-            .get_key_value(name)
-            .ok_or_else(|| BuildError(format!("plugin {name:?} is not registered")))?;
+        let (&name, entry) =
+            self.entries.get_key_value(name).ok_or_else(|| BuildError(format!("plugin {name:?} is not registered")))?;
         let extensions = (entry.factory)(args)?;
         match entry.points.iter().find(|point| !extensions.points.contains(point)) {
-            Some(missing) => Err(BuildError(format!("plugin {name:?} was registered for {missing} but built without it"))),
+            Some(missing) => {
+                Err(BuildError(format!("plugin {name:?} was registered for {missing} but built without it")))
+            }
             None => Ok((name, extensions)),
         }
     }

@@ -63,12 +63,7 @@ impl WaitingPods {
         true
     }
 
-    pub(crate) fn insert(
-        &mut self,
-        pod: Arc<Pod>,
-        node_name: Arc<str>,
-        pending: BTreeMap<&'static str, Timestamp>,
-    ) {
+    pub(crate) fn insert(&mut self, pod: Arc<Pod>, node_name: Arc<str>, pending: BTreeMap<&'static str, Timestamp>) {
         let uid = Arc::clone(&pod.uid);
         self.by_uid.insert(uid, WaitingPod { pod, node_name, pending, rejected: None });
     }
@@ -131,10 +126,8 @@ mod tests {
         let mut pods = waiting(&[("A", 10), ("B", 5)]);
         assert_eq!(pods.next_deadline(), Some(Timestamp(5)));
         let finished = pods.take_finished(Timestamp(5));
-        assert!(
-            matches!(&finished[..], [(_, WaitOutcome::Rejected { plugin: "B", reasons })]
-            if reasons == &["rejected due to timeout after waiting for plugin \"B\""])
-        );
+        assert!(matches!(&finished[..], [(_, WaitOutcome::Rejected { plugin: "B", reasons })]
+            if reasons == &["rejected due to timeout after waiting for plugin \"B\""]));
     }
 
     #[test]

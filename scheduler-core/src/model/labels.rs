@@ -47,8 +47,7 @@ impl Default for Labels {
 impl<K: Into<Arc<str>>, V: Into<Arc<str>>> FromIterator<(K, V)> for Labels {
     /// Of two pairs with one key the later wins.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
-        let mut pairs: Vec<(Arc<str>, Arc<str>)> =
-            pairs.into_iter().map(|(k, v)| (k.into(), v.into())).collect();
+        let mut pairs: Vec<(Arc<str>, Arc<str>)> = pairs.into_iter().map(|(k, v)| (k.into(), v.into())).collect();
         if !pairs.is_sorted_by(|a, b| a.0 < b.0) {
             pairs.sort_by(|a, b| a.0.cmp(&b.0));
             pairs.reverse();

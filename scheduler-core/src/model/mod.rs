@@ -17,26 +17,21 @@ mod time;
 mod volume;
 mod workload;
 
-pub use affinity::{
-    Affinity, AffinityTerm, TopologySpreadConstraint, UnsatisfiableAction, WeightedAffinityTerm,
-};
+pub use affinity::{Affinity, AffinityTerm, TopologySpreadConstraint, UnsatisfiableAction, WeightedAffinityTerm};
 pub use labels::Labels;
 pub use node::{ContainerImage, Node};
 pub use object::{Object, ObjectKind, ObjectRef};
 pub use pod::{Container, HostPort, OwnerReference, Pod, PodPhase, PodResources, PreemptionPolicy};
 pub use quantity::{Quantity, QuantityError};
 pub use resources::{ResourceList, Resources, is_extended_resource, is_scalar_resource};
-pub use selector::{
-    NodeSelector, NodeSelectorTerm, Operator, PreferredSchedulingTerm, Requirement, Selector,
-};
+pub use selector::{NodeSelector, NodeSelectorTerm, Operator, PreferredSchedulingTerm, Requirement, Selector};
 pub use storage::{
-    CsiDriver, CsiNode, CsiNodeDriver, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim,
-    StorageClass, VolumeAttachment, VolumeBindingMode,
+    CsiDriver, CsiNode, CsiNodeDriver, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass,
+    VolumeAttachment, VolumeBindingMode,
 };
 pub use taint::{Taint, TaintEffect, Toleration, TolerationOperator};
 pub use time::Timestamp;
 pub use volume::{Volume, VolumeSource};
 pub use workload::{
-    DeviceClass, Namespace, PodDisruptionBudget, ReplicaSet, ReplicationController, Service,
-    StatefulSet,
+    DeviceClass, Namespace, PodDisruptionBudget, ReplicaSet, ReplicationController, Service, StatefulSet,
 };

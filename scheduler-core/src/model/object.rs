@@ -4,9 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{
-    CsiDriver, CsiNode, CsiStorageCapacity, DeviceClass, Namespace, Node, PersistentVolume,
-    PersistentVolumeClaim, Pod, PodDisruptionBudget, ReplicaSet, ReplicationController, Service,
-    StatefulSet, StorageClass, VolumeAttachment,
+    CsiDriver, CsiNode, CsiStorageCapacity, DeviceClass, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod,
+    PodDisruptionBudget, ReplicaSet, ReplicationController, Service, StatefulSet, StorageClass, VolumeAttachment,
 };
 
 /// Points at one object: enough for an API call and for an event's `regarding`.

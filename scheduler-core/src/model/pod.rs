@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{
-    Affinity, Labels, ObjectRef, Resources, Timestamp, Toleration, TopologySpreadConstraint, Volume,
-};
+use super::{Affinity, Labels, ObjectRef, Resources, Timestamp, Toleration, TopologySpreadConstraint, Volume};
 
 /// `status.phase`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -153,9 +153,10 @@ impl NodeSelectorTerm {
         !self.is_empty()
             && self.invalid.is_none()
             && self.match_expressions.iter().all(|requirement| requirement.matches(labels))
-            && self.match_fields.iter().all(|requirement| {
-                requirement.accepts((requirement.key.as_ref() == "metadata.name").then_some(name))
-            })
+            && self
+                .match_fields
+                .iter()
+                .all(|requirement| requirement.accepts((requirement.key.as_ref() == "metadata.name").then_some(name)))
     }
 }
 
