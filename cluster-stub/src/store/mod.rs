@@ -1,6 +1,18 @@
 //! The store behind the API server: revisions, ranges, transactions, watches, leases and compaction over bytes, with
 //! etcd's semantics. Knows nothing of Kubernetes objects; only the API server may hold a [`Store`].
 
+pub mod compactor;
+pub mod durable;
+mod engine;
+mod files;
+mod journal;
+pub mod memory;
+mod mvcc;
+mod record;
+pub mod recovery;
+mod snapshot;
+mod watch;
+
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
