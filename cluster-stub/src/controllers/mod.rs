@@ -1,6 +1,8 @@
 //! The controllers of the cluster, one file or folder each. They see the cluster through the API only.
 
+mod deployment;
 mod options;
+mod replica_set;
 mod runtime;
 
 use std::sync::Arc;
@@ -44,6 +46,8 @@ pub fn start(
         shutdown: CancellationToken::new(),
         clients: Arc::new(client_factory),
     };
+    deployment::start(&context);
+    replica_set::start(&context);
     // Handlers first, then the watches, so that no controller misses an object.
     let client = (context.clients)(INFORMER_IDENTITY);
     context.informers.start(&client, &context.tasks, &context.shutdown);

@@ -18,8 +18,19 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::controller_ref::controller_of;
 use super::informer::Informer;
 use super::pod;
+
+/// Index term of the pods on `node`.
+pub(crate) fn on_node(node: &str) -> String {
+    format!("node/{node}")
+}
+
+/// Index term of the pods in `namespace` that nobody controls.
+pub(crate) fn without_controller(namespace: &str) -> String {
+    format!("orphan/{namespace}")
+}
 
 macro_rules! informers {
     ($($(#[$doc:meta])* $field:ident: $kind:ty = $index:expr;)*) => {
@@ -29,6 +40,14 @@ macro_rules! informers {
         }
 
         impl Informers {
+            /// The pods that the owner with `uid` controls, and those of `namespace` that nobody controls.
+            /// Upstream: controller_utils.go v1.36.2 `FilterPodsByOwner`.
+            pub(crate) fn pods_for_owner(&self, namespace: &str, uid: &str) -> Vec<Arc<Pod>> {
+                let owned = self.pods.list_owned_by(uid).into_iter();
+                let controlled = owned.filter(|pod| controller_of(&pod.metadata).is_some_and(|owner| owner.uid == uid));
+                controlled.chain(self.pods.list_term(&without_controller(namespace))).collect()
+            }
+
             /// Informers that have seen nothing yet.
             pub(crate) fn new() -> Arc<Self> {
                 Arc::new(Self { $($field: Informer::new($index),)* })
@@ -51,9 +70,13 @@ macro_rules! informers {
 }
 
 informers! {
-    /// Pods; extra index: the node's name.
-    pods: Pod = Some(|object| {
-        Some(pod::node_name(object)).filter(|node| !node.is_empty()).map(str::to_owned).into_iter().collect()
+    /// Pods; extra index: [`on_node`] and [`without_controller`].
+    pods: Pod = Some(|pod| {
+        let node = Some(pod::node_name(pod)).filter(|node| !node.is_empty()).map(on_node);
+        let orphan = controller_of(&pod.metadata)
+            .is_none()
+            .then(|| without_controller(pod.metadata.namespace.as_deref().unwrap_or_default()));
+        node.into_iter().chain(orphan).collect()
     });
     /// Nodes.
     nodes: Node = None;
