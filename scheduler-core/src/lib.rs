@@ -8,3 +8,4 @@ pub mod engine;
 pub mod framework;
 pub mod model;
 pub mod plugins;
+pub mod queue;

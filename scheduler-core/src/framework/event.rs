@@ -191,7 +191,10 @@ impl EventFilter {
     #[must_use]
     pub fn matches(&self, event: &ClusterEvent) -> bool {
         (self.resource == EventResource::WildCard && self.actions == ActionType::ALL)
-            || (self.resource.covers(event.resource) && self.actions.intersects(event.action))
+            || (self.resource.covers(event.resource)
+                && self.actions.intersects(event.action)
+                // The general update reaches only those who registered for no less.
+                && event.action <= self.actions)
     }
 }
 

@@ -1,0 +1,130 @@
+//! What the queue asks of the profiles: the order, the gates, and whether an event may help. The queue itself knows no plugin.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use crate::framework::{
+    ActionType, ClusterEvent, ClusterView, EnqueueExtensions, EventFilter, EventResource, Hint, PreEnqueueStatus,
+    Profile, QueuedEntity,
+};
+use crate::model::Pod;
+
+/// The profiles' part in queueing. Upstream v1.36.2: the queue's lessFn, preEnqueuePluginMap and queueingHintMap.
+pub trait QueueRules {
+    /// `Less` when `a` is to be tried before `b`.
+    fn compare(&self, a: &QueuedEntity, b: &QueuedEntity) -> Ordering;
+
+    /// The PreEnqueue plugin that holds the pod back, and the events that may make it let go. `gating` is the plugin that
+    /// held it last: it is asked first.
+    fn gate(&self, pod: &Pod, gating: Option<&'static str>) -> Option<(&'static str, Vec<EventFilter>)>;
+
+    /// The plugins, of any profile, that registered for the event.
+    fn interested(&self, event: &ClusterEvent) -> Vec<&'static str>;
+
+    /// Whether the event may make a pod schedulable that `plugin` rejected. A plugin that did not register for it says
+    /// [`Hint::Skip`].
+    fn hint(&self, pod: &Pod, plugin: &'static str, event: &ClusterEvent) -> Hint;
+}
+
+/// A plugin's registrations for events.
+struct Registration {
+    plugin: &'static str,
+    /// `None`: the plugin has no extensions of its own, so that any event may help.
+    extensions: Option<(Arc<dyn EnqueueExtensions>, Vec<EventFilter>)>,
+}
+
+impl Registration {
+    fn matches(&self, event: &ClusterEvent) -> bool {
+        self.extensions.as_ref().is_none_or(|(_, filters)| filters.iter().any(|filter| filter.matches(event)))
+    }
+}
+
+/// Registrations of every profile, collected once.
+pub struct EventMap {
+    profiles: Vec<(Arc<str>, Vec<Registration>)>,
+}
+
+impl EventMap {
+    /// Asks every plugin of the profiles which events it wants to hear of.
+    pub fn new(profiles: &[Profile]) -> Self {
+        let registrations = |profile: &Profile| {
+            let extensions = profile.enqueue_extensions().iter();
+            extensions
+                .map(|(plugin, extensions)| Registration {
+                    plugin,
+                    extensions: extensions.as_ref().map(|plugin| (Arc::clone(plugin), plugin.events_to_register())),
+                })
+                .collect()
+        };
+        Self { profiles: profiles.iter().map(|p| (Arc::clone(&p.scheduler_name), registrations(p))).collect() }
+    }
+
+    fn registration(&self, scheduler_name: &str, plugin: &str) -> Option<&Registration> {
+        let (_, registrations) = self.profiles.iter().find(|(name, _)| **name == *scheduler_name)?;
+        registrations.iter().find(|registration| registration.plugin == plugin)
+    }
+}
+
+impl std::fmt::Debug for EventMap {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EventMap").field("n_profiles", &self.profiles.len()).finish_non_exhaustive()
+    }
+}
+
+/// The rules of built profiles in a given world.
+#[derive(Clone, Copy)]
+pub struct ProfileRules<'a> {
+    /// All profiles; the first one's queue sort plugin orders the queue.
+    pub profiles: &'a [Profile],
+    /// Their registrations.
+    pub events: &'a EventMap,
+    /// What PreEnqueue plugins and hints may look at.
+    pub world: ClusterView<'a>,
+}
+
+impl QueueRules for ProfileRules<'_> {
+    fn compare(&self, a: &QueuedEntity, b: &QueuedEntity) -> Ordering {
+        self.profiles.first().map_or(Ordering::Equal, |profile| profile.queue_sort().compare(a, b))
+    }
+
+    fn gate(&self, pod: &Pod, gating: Option<&'static str>) -> Option<(&'static str, Vec<EventFilter>)> {
+        let profile = self.profiles.iter().find(|profile| profile.scheduler_name == pod.scheduler_name)?;
+        let plugins = profile.pre_enqueue();
+        let last = plugins.iter().filter(|plugin| Some(plugin.name()) == gating);
+        let others = plugins.iter().filter(|plugin| Some(plugin.name()) != gating);
+        let holds =
+            last.chain(others).find(|plugin| plugin.pre_enqueue(pod, self.world) != PreEnqueueStatus::Success)?;
+        let registration = self.events.registration(&pod.scheduler_name, holds.name());
+        let filters = match registration.map(|registration| &registration.extensions) {
+            Some(Some((_, filters))) => filters.clone(),
+            Some(None) => vec![EventFilter::new(EventResource::WildCard, ActionType::ALL)],
+            None => Vec::new(),
+        };
+        Some((holds.name(), filters))
+    }
+
+    fn interested(&self, event: &ClusterEvent) -> Vec<&'static str> {
+        let registrations = self.events.profiles.iter().flat_map(|(_, registrations)| registrations);
+        let mut plugins: Vec<_> = registrations.filter(|r| r.matches(event)).map(|r| r.plugin).collect();
+        plugins.sort_unstable();
+        plugins.dedup();
+        plugins
+    }
+
+    fn hint(&self, pod: &Pod, plugin: &'static str, event: &ClusterEvent) -> Hint {
+        match self.events.registration(&pod.scheduler_name, plugin) {
+            Some(registration) if registration.matches(event) => match &registration.extensions {
+                // A plugin that cannot judge an event must not leave the pod stuck.
+                Some((extensions, _)) => extensions.hint(pod, event, self.world).unwrap_or(Hint::Queue),
+                None => Hint::Queue,
+            },
+            _ => Hint::Skip,
+        }
+    }
+}
+
+impl std::fmt::Debug for ProfileRules<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ProfileRules").field("n_profiles", &self.profiles.len()).finish_non_exhaustive()
+    }
+}
