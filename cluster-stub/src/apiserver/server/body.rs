@@ -9,6 +9,7 @@ use futures::stream::{Stream, StreamExt};
 use http_body::{Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, StreamBody};
+use tokio_util::sync::CancellationToken;
 
 /// The error of a streamed body.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -35,6 +36,15 @@ impl Body {
     {
         let frames = chunks.map(|chunk| chunk.map(Frame::data).map_err(Into::into));
         Body(Kind::Stream(StreamBody::new(frames).boxed_unsync()))
+    }
+}
+
+impl Body {
+    /// The same body, but a stream ends (as if it were complete) once `stop` is cancelled.
+    pub(super) fn until(self, stop: CancellationToken) -> Self {
+        let Kind::Stream(stream) = self.0 else { return self };
+        let frames = stream.into_data_stream().take_until(stop.cancelled_owned());
+        Body::stream(frames)
     }
 }
 

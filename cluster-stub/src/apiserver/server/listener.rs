@@ -1,0 +1,152 @@
+//! TCP and TLS: accepts connections, speaks HTTP/1.1 or HTTP/2 on them, ends them when the server stops.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Request;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use rustls::ServerConfig;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower::Service as _;
+
+use super::ApiServer;
+use crate::apiserver::authn::PeerCertificates;
+
+/// How long a client may take for the TLS handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a client may take to send a request's headers. Upstream v1.36.2: ReadHeaderTimeout, 32 s.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(32);
+/// Largest headers of a request, bytes. Go's default.
+const MAX_HEADER_BYTES: u32 = 1024 * 1024;
+/// Concurrent requests on one HTTP/2 connection. Go's default.
+const MAX_STREAMS: u32 = 250;
+/// An HTTP/2 connection that is silent for so long is pinged, and closed when no answer comes.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
+/// How long connections may take to end when the server stops.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+/// Pause after a failed accept, e.g. when no file descriptor is left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// The address cannot be listened on.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {address}: {}", if source.kind() == std::io::ErrorKind::AddrInUse { "the port is in use by another program; choose another or 0 for a free one" } else { "the system refused" })]
+pub struct BindError {
+    /// The wanted address.
+    pub address: SocketAddr,
+    /// What the system said.
+    #[source]
+    pub source: std::io::Error,
+}
+
+/// A socket that connections come in on.
+#[derive(Debug)]
+pub struct Listener {
+    socket: TcpListener,
+    address: SocketAddr,
+}
+
+impl Listener {
+    /// Listens on `address`; port 0 takes a free one.
+    pub async fn bind(address: SocketAddr) -> Result<Self, BindError> {
+        let failed = |source| BindError { address, source };
+        let socket = TcpListener::bind(address).await.map_err(failed)?;
+        let address = socket.local_addr().map_err(failed)?;
+        Ok(Listener { socket, address })
+    }
+
+    /// The address with the real port.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves connections until `shutdown`; then lets those that are open finish, for a few seconds.
+    pub async fn serve(self, server: ApiServer, tls: Arc<ServerConfig>, shutdown: CancellationToken) {
+        let acceptor = TlsAcceptor::from(tls);
+        let connections = TaskTracker::new();
+        loop {
+            let accepted = tokio::select! {
+                () = shutdown.cancelled() => break,
+                accepted = self.socket.accept() => accepted,
+            };
+            match accepted {
+                Ok((stream, peer)) => {
+                    let connection = connection(stream, peer, acceptor.clone(), server.clone(), shutdown.clone());
+                    connections.spawn(connection);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+        drop(self.socket);
+        connections.close();
+        connections.wait().await;
+    }
+}
+
+async fn connection(
+    stream: TcpStream,
+    peer: SocketAddr,
+    acceptor: TlsAcceptor,
+    server: ApiServer,
+    shutdown: CancellationToken,
+) {
+    // Small writes are whole answers or watch events: waiting for more would only delay them.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%peer, %error, "cannot set TCP_NODELAY");
+    }
+    let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return tracing::debug!(%peer, %error, "TLS handshake failed"),
+        Err(_) => return tracing::debug!(%peer, "TLS handshake took too long"),
+    };
+    let session = stream.get_ref().1;
+    let http2 = session.alpn_protocol() == Some(b"h2");
+    let certificates = session
+        .peer_certificates()
+        .map(|chain| PeerCertificates(chain.iter().map(|certificate| certificate.clone().into_owned()).collect()));
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        if let Some(certificates) = &certificates {
+            request.extensions_mut().insert(certificates.clone());
+        }
+        let answer = server.clone().call(request);
+        async move { Ok::<_, Infallible>(answer.await.unwrap_or_else(|never| match never {})) }
+    });
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_buf_size(MAX_HEADER_BYTES as usize);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_header_list_size(MAX_HEADER_BYTES)
+        .keep_alive_interval(KEEP_ALIVE)
+        .keep_alive_timeout(KEEP_ALIVE);
+    let builder = if http2 { builder.http2_only() } else { builder.http1_only() };
+    let mut serving = std::pin::pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
+    let ended = tokio::select! {
+        ended = serving.as_mut() => ended,
+        () = shutdown.cancelled() => {
+            serving.as_mut().graceful_shutdown();
+            match tokio::time::timeout(DRAIN_TIMEOUT, serving).await {
+                Ok(ended) => ended,
+                Err(_) => return tracing::debug!(%peer, "connection is cut off"),
+            }
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%peer, error = %error, "connection ended");
+    }
+}
