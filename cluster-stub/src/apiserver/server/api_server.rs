@@ -126,7 +126,9 @@ impl ApiServer {
         let (mut parts, body) = request.into_parts();
         let received = Timestamp::now();
         let admitted = async {
-            self.tell(&info, None, "request", || format!("received {} {}", parts.method, parts.uri.path()));
+            // Who comes over the network has no name yet.
+            let local = parts.extensions.get().map(|LocalUser(user)| user.clone());
+            self.tell(&info, local.as_deref(), "request", || format!("received {} {}", parts.method, parts.uri.path()));
             let user = self.authenticate(&mut parts, received).await?;
             self.tell(&info, Some(&user), "authentication", || {
                 format!("is {} [{}]", user.name, user.groups.join(", "))
