@@ -11,6 +11,7 @@ mod erased;
 mod event;
 mod extender;
 mod filters;
+mod fit_error;
 mod outcome;
 mod plugin;
 mod profile;
@@ -26,6 +27,7 @@ pub use erased::{DynFilter, DynScore, FilterStates, PreFilterVerdict, ScoreState
 pub use event::{ActionType, ClusterEvent, EventFilter, EventResource, Hint};
 pub use extender::{Extender, ExtenderFilterResult};
 pub use filters::{Filters, RejectedBy};
+pub use fit_error::FitError;
 pub use outcome::{
     FilterStatus, PermitStatus, PluginError, PostFilterStatus, PreEnqueueStatus, PreFilterStatus, PreScoreStatus,
     Reason, Reasons, ReserveStatus, Result,

@@ -217,6 +217,12 @@ pub trait PostFilterPlugin: Plugin {
         states: &FilterStates,
         rejected: &Rejected,
     ) -> Result<PostFilterStatus>;
+
+    /// Every effect of the pod's last successful [`post_filter`](Self::post_filter) has been reported, failed or not.
+    /// After a failure the engine activates the pod.
+    fn effects_finished(&self, pod: &Pod) {
+        let _ = pod;
+    }
 }
 
 /// Keeps something on the chosen node for the pod. Upstream: `ReservePlugin`.
