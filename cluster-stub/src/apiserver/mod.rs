@@ -4,6 +4,8 @@
 pub mod admission;
 pub mod authn;
 pub mod authz;
+pub mod discovery;
+pub mod health;
 pub mod request;
 pub mod resources;
 pub mod schema;
