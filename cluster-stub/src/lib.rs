@@ -3,5 +3,6 @@
 
 pub mod apiserver;
 pub mod controllers;
+pub mod kubelet;
 pub mod store;
 pub mod story;
