@@ -4,6 +4,7 @@
 //! shared as `Arc`, and never changed afterwards: an update is a new value.
 
 mod affinity;
+mod csi_migration;
 mod labels;
 mod node;
 mod object;
@@ -15,9 +16,11 @@ mod storage;
 mod taint;
 mod time;
 mod volume;
+mod volume_claims;
 mod workload;
 
 pub use affinity::{Affinity, AffinityTerm, TopologySpreadConstraint, UnsatisfiableAction, WeightedAffinityTerm};
+pub use csi_migration::{is_translatable, migrated_driver};
 pub use labels::Labels;
 pub use node::{ContainerImage, Node};
 pub use object::{Object, ObjectKind, ObjectRef};
@@ -32,6 +35,7 @@ pub use storage::{
 pub use taint::{Taint, TaintEffect, Toleration, TolerationOperator};
 pub use time::Timestamp;
 pub use volume::{Volume, VolumeSource};
+pub use volume_claims::{ANNOTATION_BIND_COMPLETED, ANNOTATION_SELECTED_NODE};
 pub use workload::{
     DeviceClass, Namespace, PodDisruptionBudget, ReplicaSet, ReplicationController, Service, StatefulSet,
 };

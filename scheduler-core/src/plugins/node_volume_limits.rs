@@ -1,0 +1,245 @@
+//! NodeVolumeLimits: how many volumes of a CSI driver a node can attach. Upstream v1.36.2: plugins/nodevolumelimits.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::cache::{NodeView, Objects};
+use crate::config::args::PluginArgs;
+use crate::config::plugins::ExtensionPoint;
+use crate::framework::{
+    ActionType, BuildError, ClusterEvent, ClusterView, Cycle, CycleState, EnqueueExtensions, EventFilter,
+    EventResource, Extensions, FilterPlugin, FilterStatus, Hint, Plugin, PluginError, PreFilterStatus, Reason, Result,
+};
+use crate::model::{
+    CsiNode, Object, PersistentVolumeClaim, Pod, Volume, VolumeAttachment, VolumeSource, is_translatable,
+    migrated_driver,
+};
+
+/// Name of the plugin.
+pub const NAME: &str = "NodeVolumeLimits";
+
+/// Where the plugin runs.
+pub const POINTS: &[ExtensionPoint] = &[ExtensionPoint::PreFilter, ExtensionPoint::Filter];
+
+const EXCEEDED: &str = "node(s) exceed max volume count";
+
+/// The plugin.
+#[derive(Debug)]
+pub struct NodeVolumeLimits;
+
+/// Driver and handle: the same for the same volume, whoever mounts it.
+type VolumeId = (Arc<str>, Arc<str>);
+
+/// Attached volumes by node name.
+type Attached = FxHashMap<Arc<str>, Vec<VolumeId>>;
+
+impl NodeVolumeLimits {
+    /// Builds the plugin for the registry.
+    ///
+    /// # Errors
+    /// Never; arguments are ignored.
+    pub fn build(_: Option<&PluginArgs>) -> std::result::Result<Extensions, BuildError> {
+        let plugin = Arc::new(Self);
+        Ok(Extensions::new().pre_filter(&plugin).filter(&plugin).enqueue(&plugin))
+    }
+}
+
+impl Plugin for NodeVolumeLimits {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+}
+
+/// Why the volumes of the new pod cannot be counted.
+enum Uncounted {
+    /// For good, as long as the claim is not there.
+    MissingClaim(String),
+    Broken(PluginError),
+}
+
+impl FilterPlugin for NodeVolumeLimits {
+    /// What is attached where, if limits are to be checked at all.
+    type State = Arc<Attached>;
+
+    fn pre_filter(&self, cycle: Cycle<'_>, _: &mut CycleState) -> Result<PreFilterStatus<Self::State>> {
+        if !cycle.pod.volumes.iter().any(may_count) {
+            return Ok(PreFilterStatus::Skip);
+        }
+        let mut attached = Attached::default();
+        for attachment in cycle.objects.volume_attachments() {
+            if let Some(id) = attached_volume(attachment, cycle.objects) {
+                attached.entry(Arc::clone(&attachment.node_name)).or_default().push(id);
+            }
+        }
+        Ok(PreFilterStatus::success(Arc::new(attached)))
+    }
+
+    fn filter(&self, state: Option<&Self::State>, cycle: Cycle<'_>, node: NodeView<'_>) -> Result<FilterStatus> {
+        match exceeds_limit(state, cycle, node) {
+            Ok(exceeds) => Ok(FilterStatus::fits_if(!exceeds)),
+            Err(Uncounted::MissingClaim(_)) => Ok(FilterStatus::UnschedulableAndUnresolvable),
+            Err(Uncounted::Broken(error)) => Err(error),
+        }
+    }
+
+    fn reasons(&self, state: Option<&Self::State>, cycle: Cycle<'_>, node: NodeView<'_>, out: &mut Vec<Reason>) {
+        out.push(match exceeds_limit(state, cycle, node) {
+            Err(Uncounted::MissingClaim(reason)) => reason.into(),
+            _ => EXCEEDED.into(),
+        });
+    }
+}
+
+impl EnqueueExtensions for NodeVolumeLimits {
+    fn events_to_register(&self) -> Vec<EventFilter> {
+        vec![
+            EventFilter::new(EventResource::CsiNode, ActionType::ADD),
+            EventFilter::new(EventResource::CsiNode, ActionType::UPDATE),
+            EventFilter::new(EventResource::Pod, ActionType::DELETE),
+            EventFilter::new(EventResource::PersistentVolumeClaim, ActionType::ADD),
+            EventFilter::new(EventResource::VolumeAttachment, ActionType::DELETE),
+        ]
+    }
+
+    fn hint(&self, pod: &Pod, event: &ClusterEvent, _: ClusterView<'_>) -> Result<Hint> {
+        let helps = match (&event.old, &event.new) {
+            (Some(Object::CsiNode(old)), Some(Object::CsiNode(new))) => raises_a_limit(old, new),
+            (Some(Object::Pod(deleted)), None) => {
+                let was_placed = deleted.node_name.is_some() || deleted.nominated_node_name.is_some();
+                was_placed && deleted.volumes.iter().any(may_count)
+            }
+            (_, Some(Object::PersistentVolumeClaim(claim))) => pod.mounts(claim),
+            (Some(Object::VolumeAttachment(detached)), None) => pod.volumes.iter().any(|volume| match &volume.source {
+                VolumeSource::PersistentVolumeClaim { .. } => true,
+                VolumeSource::Csi { .. } => false,
+                inline => inline.csi_volume().is_some_and(|(driver, _)| *driver == *detached.attacher),
+            }),
+            _ => true,
+        };
+        Ok(if helps { Hint::Queue } else { Hint::Skip })
+    }
+}
+
+/// Whether volumes like this one are counted, if a driver serves them.
+fn may_count(volume: &Volume) -> bool {
+    matches!(volume.source, VolumeSource::PersistentVolumeClaim { .. } | VolumeSource::Ephemeral)
+        || volume.source.in_tree_plugin().is_some()
+}
+
+fn raises_a_limit(old: &CsiNode, new: &CsiNode) -> bool {
+    let limit = |node: &CsiNode, name: &str| {
+        let driver = node.drivers.iter().find(|driver| *driver.name == *name);
+        driver.and_then(|driver| driver.allocatable).unwrap_or(0)
+    };
+    new.drivers.iter().any(|driver| driver.allocatable.unwrap_or(0) > limit(old, &driver.name))
+}
+
+fn exceeds_limit(
+    state: Option<&Arc<Attached>>,
+    cycle: Cycle<'_>,
+    node: NodeView<'_>,
+) -> std::result::Result<bool, Uncounted> {
+    let csi_node = cycle.objects.csi_node(node.name()).map(|node| &**node);
+    let mut new = volumes_of(cycle.pod, csi_node, cycle.objects, true)?;
+    let limits: BTreeMap<&str, i64> = csi_node
+        .into_iter()
+        .flat_map(|node| &node.drivers)
+        .filter_map(|driver| Some((&*driver.name, i64::from(driver.allocatable?))))
+        .collect();
+    if new.is_empty() || limits.is_empty() {
+        return Ok(false);
+    }
+    let mut used = BTreeSet::new();
+    for pod in node.pods() {
+        used.extend(volumes_of(pod, csi_node, cycle.objects, false)?);
+    }
+    new.retain(|volume| !used.contains(volume));
+    match state {
+        Some(attached) => used.extend(attached.get(node.name()).into_iter().flatten().cloned()),
+        None => {
+            let here = cycle.objects.volume_attachments().filter(|attachment| attachment.node_name == *node.name());
+            used.extend(here.filter_map(|attachment| attached_volume(attachment, cycle.objects)));
+        }
+    }
+    let count =
+        |volumes: &BTreeSet<VolumeId>, driver: &str| volumes.iter().filter(|(name, _)| **name == *driver).count();
+    Ok(limits.iter().any(|(driver, &limit)| {
+        let n_new = count(&new, driver);
+        n_new > 0 && i64::try_from(count(&used, driver) + n_new).unwrap_or(i64::MAX) > limit
+    }))
+}
+
+/// The volumes of a pod that count. What a running pod mounts but cannot be found does not; for a new pod that is an error.
+fn volumes_of(
+    pod: &Pod,
+    csi_node: Option<&CsiNode>,
+    objects: &Objects,
+    is_new: bool,
+) -> std::result::Result<BTreeSet<VolumeId>, Uncounted> {
+    let mut volumes = BTreeSet::new();
+    for volume in &pod.volumes {
+        let Some((claim_name, is_ephemeral)) = volume.claim_name(pod) else {
+            // A migrated type counts only on nodes whose drivers are known.
+            let migrated = csi_node.is_some() && volume.source.in_tree_plugin().is_some();
+            volumes.extend(migrated.then(|| volume.source.csi_volume()).flatten().map(id));
+            continue;
+        };
+        if claim_name.is_empty() {
+            return Err(Uncounted::Broken(PluginError::new("PersistentVolumeClaim had no name")));
+        }
+        let namespace = &pod.namespace;
+        let Some(claim) = objects.claim(namespace, &claim_name) else {
+            if is_new {
+                let reason =
+                    format!("looking up PVC {namespace}/{claim_name}: persistentvolumeclaim {claim_name:?} not found");
+                return Err(Uncounted::MissingClaim(reason));
+            }
+            continue;
+        };
+        if is_ephemeral && !claim.is_made_for(pod) {
+            let name = &pod.name;
+            let text =
+                format!("PVC {namespace}/{claim_name} was not created for pod {namespace}/{name} (pod is not owner)");
+            return Err(Uncounted::Broken(PluginError::new(text)));
+        }
+        volumes.extend(volume_of_claim(claim, csi_node, objects));
+    }
+    Ok(volumes)
+}
+
+fn id((driver, handle): (&str, &str)) -> VolumeId {
+    (driver.into(), handle.into())
+}
+
+/// The volume of a claim: the one it is bound to, or one that its class will make.
+fn volume_of_claim(claim: &PersistentVolumeClaim, csi_node: Option<&CsiNode>, objects: &Objects) -> Option<VolumeId> {
+    let bound = (!claim.volume_name.is_empty()).then(|| objects.persistent_volume(&claim.volume_name)).flatten();
+    if let Some(volume) = bound {
+        let is_migrated = volume.source.in_tree_plugin().is_some();
+        let counts = !is_migrated || csi_node.is_some();
+        let (driver, handle) = counts.then(|| volume.source.csi_volume()).flatten()?;
+        return (!driver.is_empty() && !handle.is_empty()).then(|| id((driver, handle)));
+    }
+    let class = objects.storage_class(claim.class_name()).filter(|_| !claim.class_name().is_empty())?;
+    let provisioner = &*class.provisioner;
+    let driver = match is_translatable(provisioner) {
+        true => csi_node.and_then(|_| migrated_driver(provisioner))?,
+        false => provisioner,
+    };
+    // No driver hands out such a handle, so it stands for this claim alone.
+    let handle = format!("\0{}/{}", claim.namespace, claim.name);
+    (!driver.is_empty()).then(|| id((driver, &handle)))
+}
+
+/// What an attachment attaches, if a CSI driver does it for a persistent volume.
+fn attached_volume(attachment: &VolumeAttachment, objects: &Objects) -> Option<VolumeId> {
+    let volume = objects.persistent_volume(&attachment.persistent_volume_name)?;
+    match &volume.source {
+        VolumeSource::Csi { volume_handle, .. } if !attachment.attacher.is_empty() => {
+            Some((Arc::clone(&attachment.attacher), Arc::clone(volume_handle)))
+        }
+        _ => None,
+    }
+}
