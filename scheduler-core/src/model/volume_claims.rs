@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Labels, PersistentVolume, PersistentVolumeClaim, Pod, Volume, VolumeSource};
+use super::{CsiStorageCapacity, Labels, PersistentVolume, PersistentVolumeClaim, Pod, Quantity, Volume, VolumeSource};
 
 /// Marks a claim whose binding is complete, by being there.
 pub const ANNOTATION_BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
@@ -87,5 +87,13 @@ impl PersistentVolume {
                 && reference.namespace == claim.namespace
                 && (reference.uid.is_empty() || reference.uid == claim.uid)
         })
+    }
+}
+
+impl CsiStorageCapacity {
+    /// The largest volume that can still be made; `None` when unknown, which means none.
+    #[must_use]
+    pub fn limit(&self) -> Option<Quantity> {
+        self.maximum_volume_size.or(self.capacity)
     }
 }

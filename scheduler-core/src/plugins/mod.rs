@@ -6,6 +6,7 @@ use crate::framework::{BuildError, Extensions, Registry};
 
 pub mod default_preemption;
 pub mod node_volume_limits;
+pub mod volume_binding;
 pub mod volume_restrictions;
 pub mod volume_zone;
 
@@ -15,6 +16,7 @@ type Build = fn(Option<&PluginArgs>) -> Result<Extensions, BuildError>;
 const IN_TREE: &[(&str, &[ExtensionPoint], Build)] = &[
     (default_preemption::NAME, default_preemption::POINTS, default_preemption::DefaultPreemption::build),
     (node_volume_limits::NAME, node_volume_limits::POINTS, node_volume_limits::NodeVolumeLimits::build),
+    (volume_binding::NAME, volume_binding::POINTS, volume_binding::VolumeBinding::build),
     (volume_restrictions::NAME, volume_restrictions::POINTS, volume_restrictions::VolumeRestrictions::build),
     (volume_zone::NAME, volume_zone::POINTS, volume_zone::VolumeZone::build),
 ];
