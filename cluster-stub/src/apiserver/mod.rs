@@ -4,6 +4,7 @@
 pub mod admission;
 pub mod authn;
 pub mod authz;
+pub mod bootstrap;
 pub mod discovery;
 pub mod health;
 pub mod request;
