@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use futures::stream::{self, TryStreamExt as _};
 use http::{Method, Request};
 use jiff::{Timestamp, tz::TimeZone};
 use serde_json::Value;

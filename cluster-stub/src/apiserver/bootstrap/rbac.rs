@@ -91,10 +91,12 @@ fn parse(table: &str) -> (Vec<Role>, Vec<Binding>) {
                 }
             }
             kind @ ("clusterrole" | "role") => {
-                let after =
-                    |key: &str| words.windows(2).filter(move |pair| pair[0] == key).map(|pair| pair[1].to_owned());
+                let after = |key: &str| -> Vec<String> {
+                    let pairs = words.windows(2).filter(|pair| pair[0] == key);
+                    pairs.map(|pair| pair[1].to_owned()).collect()
+                };
                 let (namespace, name) = split(name, kind == "role");
-                let (labels, aggregates) = (after("label").collect(), after("aggregates").next());
+                let (labels, aggregates) = (after("label"), after("aggregates").pop());
                 roles.push(Role { namespace, name, labels, aggregates, rules: Vec::new() });
                 in_role = true;
             }
