@@ -2,15 +2,22 @@
 //! Controllers, kubelets and the scheduler reach it through HTTP requests only, never through these modules.
 
 pub mod admission;
+pub mod apply;
 pub mod authn;
 pub mod authz;
 pub mod bootstrap;
+pub mod cache;
+pub mod codec;
 pub mod discovery;
 pub mod health;
+pub mod patch;
+pub mod registry;
 pub mod request;
 pub mod resources;
 pub mod schema;
+pub mod selector;
 pub mod server;
 pub mod status;
+pub mod table;
 pub mod tls;
 pub mod validation;

@@ -114,6 +114,11 @@ pub trait Strategy: Send + Sync {
         false
     }
 
+    /// Whether a delete answers with the object instead of a `Status`. Upstream: `ReturnDeletedObject`.
+    fn returns_deleted_object(&self) -> bool {
+        false
+    }
+
     /// Changes that a delete makes to an object that stays for its finalizers or grace.
     fn prepare_for_delete(&self, _object: &mut Value) {}
 

@@ -1,0 +1,142 @@
+//! One object as the cache holds it, and one change of it.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::labels::{self, Labels};
+use super::storage::StorageSpec;
+use crate::apiserver::codec::stored;
+use crate::apiserver::selector::{FieldSelector, LabelSelector};
+
+/// An object: its encoded bytes with the resource version in them, and what selectors ask for beside them.
+#[derive(Debug)]
+pub struct CachedObject {
+    /// Namespace; empty for cluster scope.
+    pub namespace: Box<str>,
+    /// Name.
+    pub name: Box<str>,
+    /// Revision of the write.
+    pub revision: i64,
+    /// What clients get, in the stored version.
+    pub bytes: Bytes,
+    labels: Labels,
+    fields: Box<[(&'static str, Box<str>)]>,
+    value: OnceLock<Arc<Value>>,
+}
+
+impl CachedObject {
+    /// Takes stored bytes in. `key` is the part of the store's key behind the prefix: `ns/name` or `name`.
+    pub fn new(spec: &StorageSpec, key: &str, stored: &[u8], revision: i64) -> CachedObject {
+        let (namespace, name) = if spec.namespaced { key.split_once('/').unwrap_or(("", key)) } else { ("", key) };
+        let bytes = stored::splice(stored, revision);
+        let value = OnceLock::new();
+        let names = spec.strategy.field_labels();
+        let fields = if names.is_empty() {
+            Box::default()
+        } else {
+            let object: Value = serde_json::from_slice(stored).unwrap_or(Value::Null);
+            let values = spec.strategy.field_values(&object);
+            names.iter().copied().zip(values.into_iter().map(String::into_boxed_str)).collect()
+        };
+        let labels = labels::read(stored);
+        CachedObject { namespace: namespace.into(), name: name.into(), revision, bytes, labels, fields, value }
+    }
+
+    /// The decoded object, made on the first call and kept.
+    pub fn value(&self) -> Arc<Value> {
+        let decode = || Arc::new(serde_json::from_slice(&self.bytes).unwrap_or(Value::Null));
+        self.value.get_or_init(decode).clone()
+    }
+
+    /// The value of a selectable field; empty when the object has none.
+    pub fn field(&self, label: &str) -> &str {
+        match label {
+            "metadata.name" => &self.name,
+            "metadata.namespace" => &self.namespace,
+            _ => self.fields.iter().find(|(name, _)| *name == label).map_or("", |(_, value)| value),
+        }
+    }
+
+    /// Whether both selectors take it.
+    pub fn matches(&self, labels: &LabelSelector, fields: &FieldSelector) -> bool {
+        labels.matches(|key| labels::get(&self.labels, key)) && fields.matches(|label| self.field(label))
+    }
+
+    /// The same object under a later revision: what the event of its deletion shows.
+    pub fn at(&self, revision: i64) -> CachedObject {
+        CachedObject {
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+            revision,
+            bytes: stored::resplice(&self.bytes, revision),
+            labels: self.labels.clone(),
+            fields: self.fields.clone(),
+            value: OnceLock::new(),
+        }
+    }
+}
+
+/// What happened to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// It came into being.
+    Added,
+    /// It was written again.
+    Modified,
+    /// It went.
+    Deleted,
+}
+
+impl ChangeKind {
+    /// The word in a watch event.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ChangeKind::Added => "ADDED",
+            ChangeKind::Modified => "MODIFIED",
+            ChangeKind::Deleted => "DELETED",
+        }
+    }
+}
+
+/// One change of one object.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// What happened.
+    pub kind: ChangeKind,
+    /// The object after the change; for a deletion its last state under the deletion's revision.
+    pub object: Arc<CachedObject>,
+    /// The object before the change.
+    pub previous: Option<Arc<CachedObject>>,
+}
+
+impl Change {
+    /// Revision of the change.
+    pub fn revision(&self) -> i64 {
+        self.object.revision
+    }
+
+    /// What a watcher with these selectors sees: an object that comes into the selection is added, one that leaves it is
+    /// deleted in its old state. `None` when it sees nothing.
+    pub fn seen_through(
+        &self,
+        labels: &LabelSelector,
+        fields: &FieldSelector,
+    ) -> Option<(ChangeKind, Arc<CachedObject>)> {
+        if labels.is_empty() && fields.is_empty() {
+            return Some((self.kind, self.object.clone()));
+        }
+        let before = self.previous.as_ref().is_some_and(|object| object.matches(labels, fields));
+        let after = self.kind != ChangeKind::Deleted && self.object.matches(labels, fields);
+        match (before, after) {
+            (false, true) => Some((ChangeKind::Added, self.object.clone())),
+            (true, true) => Some((ChangeKind::Modified, self.object.clone())),
+            (true, false) => {
+                let old = self.previous.as_ref().unwrap_or(&self.object);
+                Some((ChangeKind::Deleted, Arc::new(old.at(self.revision()))))
+            }
+            (false, false) => None,
+        }
+    }
+}

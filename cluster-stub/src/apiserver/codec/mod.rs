@@ -1,0 +1,6 @@
+//! Between bytes and objects: strict decoding against the schema, YAML, and the stored form of an object.
+
+pub mod decode;
+pub mod scalar;
+pub mod stored;
+pub mod yaml;

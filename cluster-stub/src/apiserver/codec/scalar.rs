@@ -1,0 +1,135 @@
+//! Texts that Go decodes by themselves: quantities, times, durations, base64. Each gives the text that is stored, or Go's error.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+
+use crate::apiserver::validation::quantity::{Quantity, QuantityError};
+
+/// The error of a quantity that is neither text nor number.
+pub const QUANTITY_ERROR: &str =
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+
+/// A quantity in canonical form.
+///
+/// # Errors
+/// Upstream's text.
+pub fn quantity(text: &str) -> Result<String, String> {
+    Quantity::canonical(text).map_err(|error: QuantityError| error.to_string())
+}
+
+/// RFC 3339 in UTC with whole seconds; `None` for the empty text, which Go takes for no time.
+///
+/// # Errors
+/// Go's `parsing time …`.
+pub fn time(text: &str) -> Result<Option<String>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let parsed = parse(text, "2006-01-02T15:04:05Z07:00")?;
+    Ok(Some(parsed.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()))
+}
+
+/// RFC 3339 in UTC with six digits after the second.
+///
+/// # Errors
+/// Go's `parsing time …`.
+pub fn micro_time(text: &str) -> Result<Option<String>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let parsed = parse(text, "2006-01-02T15:04:05.000000Z07:00")?;
+    Ok(Some(parsed.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()))
+}
+
+fn parse(text: &str, layout: &str) -> Result<Timestamp, String> {
+    // jiff takes more forms than RFC 3339; Go wants the `T` and no blanks.
+    let shaped = text.as_bytes().get(10) == Some(&b'T');
+    let parsed = text.parse::<Timestamp>().ok().filter(|_| shaped);
+    parsed.ok_or_else(|| format!("parsing time \"{text}\" as \"{layout}\": cannot parse \"{text}\" as \"2006\""))
+}
+
+/// A Go duration such as `1h30m`; it is kept as it comes.
+///
+/// # Errors
+/// Go's `time: …`.
+pub fn duration(text: &str) -> Result<String, String> {
+    let invalid = || format!("time: invalid duration \"{text}\"");
+    let mut rest = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if rest == "0" {
+        return Ok(text.to_string());
+    }
+    if rest.is_empty() {
+        return Err(invalid());
+    }
+    while !rest.is_empty() {
+        let digits = rest.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(rest.len());
+        let (number, tail) = rest.split_at(digits);
+        if number.parse::<f64>().is_err() {
+            return Err(invalid());
+        }
+        let unit = tail.find(|character: char| character.is_ascii_digit() || character == '.').unwrap_or(tail.len());
+        match &tail[..unit] {
+            "" => return Err(format!("time: missing unit in duration \"{text}\"")),
+            "ns" | "us" | "µs" | "μs" | "ms" | "s" | "m" | "h" => {}
+            other => return Err(format!("time: unknown unit \"{other}\" in duration \"{text}\"")),
+        }
+        rest = &tail[unit..];
+    }
+    Ok(text.to_string())
+}
+
+/// Base64 in its one standard form.
+///
+/// # Errors
+/// Go's `illegal base64 data at input byte …`.
+pub fn bytes(text: &str) -> Result<String, String> {
+    // Go skips line ends inside the text.
+    let joined: String;
+    let plain = if text.contains(['\n', '\r']) {
+        joined = text.replace(['\n', '\r'], "");
+        joined.as_str()
+    } else {
+        text
+    };
+    match STANDARD.decode(plain) {
+        Ok(_) => Ok(plain.to_string()),
+        Err(base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _)) => {
+            Err(format!("illegal base64 data at input byte {at}"))
+        }
+        Err(base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding) => {
+            Err(format!("illegal base64 data at input byte {}", plain.len() / 4 * 4))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_stored_in_utc() {
+        assert_eq!(time("2024-01-02T03:04:05+02:00"), Ok(Some("2024-01-02T01:04:05Z".to_string())));
+        assert_eq!(time(""), Ok(None));
+        assert_eq!(micro_time("2024-01-02T03:04:05.1Z"), Ok(Some("2024-01-02T03:04:05.100000Z".to_string())));
+        let error = "parsing time \"x\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"x\" as \"2006\"";
+        assert_eq!(time("x"), Err(error.to_string()));
+    }
+
+    #[test]
+    fn durations_follow_go() {
+        for good in ["1h30m", "0", "1.5s", "-2ms"] {
+            assert_eq!(duration(good), Ok(good.to_string()));
+        }
+        assert_eq!(duration("5"), Err("time: missing unit in duration \"5\"".to_string()));
+        assert_eq!(duration("5x"), Err("time: unknown unit \"x\" in duration \"5x\"".to_string()));
+        assert_eq!(duration("soon"), Err("time: invalid duration \"soon\"".to_string()));
+    }
+
+    #[test]
+    fn base64_errors_name_the_byte() {
+        assert_eq!(bytes("aGk="), Ok("aGk=".to_string()));
+        assert_eq!(bytes("aG\nk="), Ok("aGk=".to_string()));
+        assert_eq!(bytes("a%k="), Err("illegal base64 data at input byte 1".to_string()));
+    }
+}

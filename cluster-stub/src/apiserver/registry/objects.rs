@@ -1,0 +1,108 @@
+//! Access to stored objects for code inside the API server: admission, allocators, actions, authorization.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use serde_json::Value;
+
+use super::context::{RequestContext, format_time};
+use super::options::DeleteOptions;
+use super::{Registry, meta};
+use crate::apiserver::codec::stored;
+use crate::apiserver::resources::{Change, GroupResource, Objects};
+use crate::apiserver::status::ApiError;
+use bytes::Bytes;
+
+/// Tries before a change gives up against other writers.
+const ATTEMPTS: usize = 64;
+
+impl Objects for Registry {
+    fn get(&self, resource: &GroupResource, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        let entry = self.entry_of(resource).ok()?;
+        Some(entry.cache.as_ref()?.get(namespace, name)?.value())
+    }
+
+    fn list(&self, resource: &GroupResource, namespace: Option<&str>) -> Vec<Arc<Value>> {
+        let Ok(entry) = self.entry_of(resource) else {
+            return Vec::new();
+        };
+        let Some(cache) = &entry.cache else {
+            return Vec::new();
+        };
+        cache.snapshot(namespace.unwrap_or(""), 0, |_| true).objects.iter().map(|object| object.value()).collect()
+    }
+
+    fn read<'a>(
+        &'a self,
+        resource: &'a GroupResource,
+        namespace: &'a str,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Value>, ApiError>> {
+        Box::pin(async move {
+            let entry = self.entry_of(resource)?;
+            let stored = self.read_stored(&entry, &entry.key(namespace, name)).await?;
+            Ok(stored.map(|stored| stored.object))
+        })
+    }
+
+    fn create<'a>(&'a self, resource: &'a GroupResource, mut object: Value) -> BoxFuture<'a, Result<Value, ApiError>> {
+        Box::pin(async move {
+            let entry = self.entry_of(resource)?;
+            let ctx = RequestContext::internal("create");
+            let metadata = meta::metadata_mut(&mut object)?;
+            metadata.entry("uid").or_insert_with(|| uuid::Uuid::new_v4().to_string().into());
+            metadata.entry("creationTimestamp").or_insert_with(|| format_time(ctx.now).into());
+            let name = meta::text(&object, "name").to_string();
+            let key = entry.key(meta::text(&object, "namespace"), &name);
+            let written = self.insert(&ctx, &entry, key, object).await?;
+            let written = written.ok_or_else(|| ApiError::already_exists(entry.qualified(), &name))?;
+            Ok(written.object)
+        })
+    }
+
+    fn update<'a>(
+        &'a self,
+        resource: &'a GroupResource,
+        namespace: &'a str,
+        name: &'a str,
+        mut change: Change,
+    ) -> BoxFuture<'a, Result<Value, ApiError>> {
+        Box::pin(async move {
+            let entry = self.entry_of(resource)?;
+            let ctx = RequestContext::internal("update");
+            let key = entry.key(namespace, name);
+            let mut current = self.read_stored(&entry, &key).await?;
+            for _ in 0..ATTEMPTS {
+                let old = current.ok_or_else(|| ApiError::not_found(entry.qualified(), name))?;
+                let mut object = old.object.clone();
+                change(&mut object)?;
+                stored::set_resource_version(&mut object, old.revision.0).map_err(ApiError::internal)?;
+                let bytes = Bytes::from(entry.encode(&object));
+                if bytes == old.bytes {
+                    return Ok(old.object);
+                }
+                match self.replace(&ctx, &entry, &key, old.revision, bytes, object).await? {
+                    Ok(written) => return Ok(written.object),
+                    Err(newer) => current = newer,
+                }
+            }
+            Err(ApiError::conflict(entry.qualified(), name, super::update::MODIFIED))
+        })
+    }
+
+    fn delete<'a>(
+        &'a self,
+        resource: &'a GroupResource,
+        namespace: &'a str,
+        name: &'a str,
+        options: Value,
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
+        Box::pin(async move {
+            let entry = self.entry_of(resource)?;
+            let options = DeleteOptions::from_body(&options)?;
+            let ctx = RequestContext::internal("delete");
+            self.delete_object(&ctx, &entry, namespace, name, &options).await?;
+            Ok(())
+        })
+    }
+}
