@@ -9,7 +9,8 @@ use crate::apiserver::request::Query;
 use crate::apiserver::status::ApiError;
 
 /// What upstream lists in a 406 or 415. Protobuf is listed too: clients that prefer it fall back to JSON.
-pub(super) const MEDIA_TYPES: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+pub(super) const MEDIA_TYPES: [&str; 3] =
+    ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
 /// The encoding of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
