@@ -17,6 +17,8 @@ use crate::model::{Object, Pod, VolumeSource};
 mod assume;
 mod bind;
 mod find;
+#[cfg(test)]
+mod tests;
 
 use assume::Assumptions;
 use bind::Plan;
