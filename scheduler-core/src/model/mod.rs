@@ -20,7 +20,7 @@ mod volume_claims;
 mod workload;
 
 pub use affinity::{Affinity, AffinityTerm, TopologySpreadConstraint, UnsatisfiableAction, WeightedAffinityTerm};
-pub use csi_migration::{is_translatable, migrated_driver};
+pub use csi_migration::{ANNOTATION_MIGRATED_PLUGINS, is_translatable, migrated_driver};
 pub use labels::Labels;
 pub use node::{ContainerImage, Node};
 pub use object::{Object, ObjectKind, ObjectRef};

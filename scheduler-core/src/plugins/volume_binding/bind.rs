@@ -159,7 +159,8 @@ impl Plan {
         let node = world.snapshot.find(node_name).ok_or_else(|| {
             PluginError::new(format!("failed to get node {node_name:?}: node {node_name:?} not found"))
         })?;
-        if volume.is_reachable_from(&world.snapshot.node(node).labels) {
+        let csi_node = world.objects.csi_node(node_name).map(|node| &**node);
+        if volume.is_reachable_with(&world.snapshot.node(node).labels, csi_node) {
             return Ok(());
         }
         let text =

@@ -120,10 +120,11 @@ impl PodClaims {
     /// What the pod would get on the node, or why the node does not do.
     pub(super) fn find_on(&self, node: &Node, objects: &Objects) -> Result<std::result::Result<PodVolumes, Conflicts>> {
         let mut conflicts = Conflicts::default();
+        let csi_node = objects.csi_node(&node.name).map(|node| &**node);
         for claim in &self.bound {
             match objects.persistent_volume(&claim.volume_name) {
                 None => conflicts.volume_missing = true,
-                Some(volume) if !volume.is_reachable_from(&node.labels) => conflicts.node_conflict = true,
+                Some(volume) if !volume.is_reachable_with(&node.labels, csi_node) => conflicts.node_conflict = true,
                 Some(_) => continue,
             }
             break;

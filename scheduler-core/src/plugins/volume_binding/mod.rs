@@ -12,7 +12,7 @@ use crate::framework::{
     EventResource, Extensions, FilterPlugin, FilterStatus, Hint, Plugin, PluginError, PreBindPlugin, PreFilterStatus,
     PreFlight, Reason, ReservePlugin, ReserveStatus, Result, ScorePlugin, Step,
 };
-use crate::model::{Object, Pod, VolumeSource};
+use crate::model::{ANNOTATION_MIGRATED_PLUGINS, Object, Pod, VolumeSource};
 
 mod assume;
 mod bind;
@@ -43,9 +43,6 @@ const NODE_CONFLICT: &str = "node(s) didn't match PersistentVolume's node affini
 const BIND_CONFLICT: &str = "node(s) didn't find available persistent volumes to bind";
 const NOT_ENOUGH_SPACE: &str = "node(s) did not have enough free storage";
 const VOLUME_MISSING: &str = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
-
-/// Annotation of a CSINode that lists the in-tree plugins that drivers serve there.
-const MIGRATED_PLUGINS: &str = "storage.alpha.kubernetes.io/migrated-plugins";
 
 /// The plugin.
 #[derive(Debug)]
@@ -202,7 +199,7 @@ impl EnqueueExtensions for VolumeBinding {
             }
             (_, Some(Object::PersistentVolumeClaim(claim))) => pod.mounts(claim),
             (Some(Object::CsiNode(old)), Some(Object::CsiNode(new))) => {
-                old.annotations.get(MIGRATED_PLUGINS) != new.annotations.get(MIGRATED_PLUGINS)
+                old.annotations.get(ANNOTATION_MIGRATED_PLUGINS) != new.annotations.get(ANNOTATION_MIGRATED_PLUGINS)
             }
             (Some(Object::CsiDriver(old)), Some(Object::CsiDriver(new))) => {
                 let mounts =
