@@ -1,9 +1,14 @@
 //! The controllers of the cluster, one file or folder each. They see the cluster through the API only.
 
 mod deployment;
+mod garbage_collector;
+mod namespace;
+mod node_lifecycle;
 mod options;
+mod pod_gc;
 mod replica_set;
 mod runtime;
+mod service_account;
 
 use std::sync::Arc;
 
@@ -47,7 +52,12 @@ pub fn start(
         clients: Arc::new(client_factory),
     };
     deployment::start(&context);
+    garbage_collector::start(&context);
+    namespace::start(&context);
+    node_lifecycle::start(&context);
+    pod_gc::start(&context);
     replica_set::start(&context);
+    service_account::start(&context);
     // Handlers first, then the watches, so that no controller misses an object.
     let client = (context.clients)(INFORMER_IDENTITY);
     context.informers.start(&client, &context.tasks, &context.shutdown);

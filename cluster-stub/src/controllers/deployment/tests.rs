@@ -58,6 +58,13 @@ fn with_image(mut deployment: Deployment, image: &str) -> Deployment {
     deployment
 }
 
+/// As a user's update of the template leaves it.
+fn updated(deployment: Deployment, image: &str) -> Deployment {
+    let mut deployment = with_image(deployment, image);
+    deployment.metadata.generation = deployment.metadata.generation.map(|generation| generation + 1);
+    deployment
+}
+
 /// What the cluster looks like once the plan is carried out and all pods are up.
 fn settle(deployment: &mut Deployment, sets: &mut Vec<ReplicaSet>, plan: &Plan) {
     for action in &plan.actions {
@@ -150,10 +157,10 @@ fn a_new_deployment_gets_one_set_and_completes() {
 fn a_new_template_rolls_over_and_history_is_kept_to_its_limit() {
     let (mut web, mut sets) = (deployment("i:1", 3), Vec::new());
     run(&mut web, &mut sets, at(0));
-    web = with_image(web, "i:2");
+    web = updated(web, "i:2");
     let log = run(&mut web, &mut sets, at(10));
     assert_eq!(log, ["r2: new 1", "r1: 3 to 2", "r2: 1 to 2", "r1: 2 to 1", "r2: 2 to 3", "r1: 1 to 0"]);
-    web = with_image(web, "i:3");
+    web = updated(web, "i:3");
     let log = run(&mut web, &mut sets, at(20));
     assert_eq!(log.last().map(String::as_str), Some("r1: deleted"));
     assert_eq!(sets.len(), 2);
@@ -163,9 +170,9 @@ fn a_new_template_rolls_over_and_history_is_kept_to_its_limit() {
 fn going_back_to_an_old_template_renumbers_its_set() {
     let (mut web, mut sets) = (deployment("i:1", 1), Vec::new());
     run(&mut web, &mut sets, at(0));
-    web = with_image(web, "i:2");
+    web = updated(web, "i:2");
     run(&mut web, &mut sets, at(10));
-    web = with_image(web, "i:1");
+    web = updated(web, "i:1");
     run(&mut web, &mut sets, at(20));
     assert_eq!(sets.len(), 2);
     let annotations = web.metadata.annotations.unwrap_or_default();
@@ -178,7 +185,7 @@ fn recreate_waits_for_the_last_old_pod_before_it_makes_the_new_set() {
     web.spec.as_mut().expect("made with a spec").strategy =
         Some(DeploymentStrategy { type_: Some("Recreate".to_owned()), rolling_update: None });
     run(&mut web, &mut sets, at(0));
-    web = with_image(web, "i:2");
+    web = updated(web, "i:2");
     let mut old_pod: Pod = running_pod("old");
     old_pod.metadata.owner_references = Some(vec![new_controller_ref(&sets[0])]);
     let step = plan(&web, sets.clone(), &[&old_pod], at(10));
@@ -194,7 +201,7 @@ fn recreate_waits_for_the_last_old_pod_before_it_makes_the_new_set() {
 fn a_paused_deployment_scales_but_does_not_roll() {
     let (mut web, mut sets) = (deployment("i:1", 2), Vec::new());
     run(&mut web, &mut sets, at(0));
-    web = with_image(web, "i:2");
+    web = updated(web, "i:2");
     let spec = web.spec.as_mut().expect("made with a spec");
     (spec.paused, spec.replicas) = (Some(true), Some(4));
     assert_eq!(run(&mut web, &mut sets, at(10)), ["r1: 2 to 4"]);
@@ -225,7 +232,7 @@ fn a_rollout_without_progress_misses_its_deadline_once() {
 fn an_asked_for_rollback_restores_the_template_and_clears_the_request() {
     let (mut web, mut sets) = (deployment("i:1", 1), Vec::new());
     run(&mut web, &mut sets, at(0));
-    web = with_image(web, "i:2");
+    web = updated(web, "i:2");
     run(&mut web, &mut sets, at(10));
     for (asked, reason, image) in [
         ("0", "DeploymentRollback", "i:1"),

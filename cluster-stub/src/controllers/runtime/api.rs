@@ -218,7 +218,7 @@ impl ApiClient {
     pub(crate) async fn delete<K: Object>(&self, key: &ObjectKey, params: &DeleteParams) -> Result<(), SyncError> {
         let request = resource::<K>(&key.namespace).delete(&key.name, params);
         self.send("delete", &K::kind(&()), key, request).await?;
-        story_log::deleted(&K::kind(&()), key);
+        story_log::changed("deleted", &K::kind(&()), key);
         Ok(())
     }
 
@@ -269,7 +269,7 @@ fn post() -> PostParams {
     PostParams { dry_run: false, field_manager: Some(FIELD_MANAGER.to_owned()) }
 }
 
-fn patch_params() -> PatchParams {
+pub(super) fn patch_params() -> PatchParams {
     PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
 }
 

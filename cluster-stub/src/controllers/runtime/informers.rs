@@ -1,7 +1,10 @@
 //! The informers that all controllers share: one list and watch per kind.
 
+use std::any::TypeId;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::batch::v1::{CronJob, Job};
@@ -15,10 +18,12 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::controller_ref::controller_of;
+use super::discovery::Collection;
 use super::informer::Informer;
 use super::pod;
 
@@ -30,6 +35,17 @@ pub(crate) fn on_node(node: &str) -> String {
 /// Index term of the pods in `namespace` that nobody controls.
 pub(crate) fn without_controller(namespace: &str) -> String {
     format!("orphan/{namespace}")
+}
+
+fn collection_of<K: k8s_openapi::Resource<Scope: 'static>>() -> Collection {
+    Collection {
+        group: K::GROUP.to_owned(),
+        version: K::VERSION.to_owned(),
+        plural: K::URL_PATH_SEGMENT.to_owned(),
+        kind: K::KIND.to_owned(),
+        namespaced: TypeId::of::<K::Scope>() == TypeId::of::<NamespaceResourceScope>(),
+        verbs: BTreeSet::new(),
+    }
 }
 
 macro_rules! informers {
@@ -51,6 +67,30 @@ macro_rules! informers {
             /// Informers that have seen nothing yet.
             pub(crate) fn new() -> Arc<Self> {
                 Arc::new(Self { $($field: Informer::new($index),)* })
+            }
+
+            /// Calls `handler` with the collection and metadata of every change of every kind, and whether the object is
+            /// gone. Answers the collections that are heard of this way.
+            pub(crate) fn on_metadata(
+                &self,
+                handler: impl Fn(&Arc<Collection>, &ObjectMeta, bool) + Clone + Send + Sync + 'static,
+            ) -> Vec<Arc<Collection>> {
+                vec![$({
+                    let collection = Arc::new(collection_of::<$kind>());
+                    let (of_handler, handler) = (Arc::clone(&collection), handler.clone());
+                    self.$field.on_change(move |delta| {
+                        let new = &delta.object().metadata;
+                        let same = delta.old().is_some_and(|old| {
+                            old.metadata.owner_references == new.owner_references
+                                && old.metadata.deletion_timestamp == new.deletion_timestamp
+                                && old.metadata.finalizers == new.finalizers
+                        });
+                        if !same {
+                            handler(&of_handler, new, delta.is_deleted());
+                        }
+                    });
+                    collection
+                }),*]
             }
 
             /// Starts all watches through `client`.

@@ -5,6 +5,7 @@ pub(crate) mod cache;
 pub(crate) mod context;
 pub(crate) mod controller_ref;
 pub(crate) mod correlator;
+pub(crate) mod discovery;
 pub(crate) mod expectations;
 pub(crate) mod hash;
 pub(crate) mod informer;

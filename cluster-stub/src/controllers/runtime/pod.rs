@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 /// Annotation that makes a pod cheaper (lower) or dearer (higher) to delete on scale-down; an integer.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
@@ -129,10 +130,31 @@ fn restarts(pod: &Pod) -> i32 {
     of(&status.container_statuses).max(of(&status.init_container_statuses))
 }
 
+/// `pod` with the condition that says why something is about to delete it; `None` if it says so already.
+/// Upstream: pkg/api/v1/pod/util.go v1.36.2 `UpdatePodCondition` with DisruptionTarget.
+pub(crate) fn with_disruption_target(pod: &Pod, reason: &str, message: &str, now: Timestamp) -> Option<Pod> {
+    let current = condition(pod, "DisruptionTarget");
+    if current.is_some_and(|current| current.status == "True" && current.reason.as_deref() == Some(reason)) {
+        return None;
+    }
+    let mut changed = pod.clone();
+    let conditions = changed.status.get_or_insert_default().conditions.get_or_insert_default();
+    conditions.retain(|condition| condition.type_ != "DisruptionTarget");
+    conditions.push(PodCondition {
+        type_: "DisruptionTarget".to_owned(),
+        status: "True".to_owned(),
+        reason: Some(reason.to_owned()),
+        message: Some(message.to_owned()),
+        observed_generation: pod.metadata.generation,
+        last_transition_time: Some(Time(now)),
+        last_probe_time: None,
+    });
+    Some(changed)
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use k8s_openapi::api::core::v1::{ContainerStatus, PodSpec, PodStatus};
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use kube::api::ObjectMeta;
 
     use super::*;

@@ -36,15 +36,10 @@ pub(crate) fn wrote<K: Object>(verb: &'static str, object: &K) {
     });
 }
 
-/// Notes that the running reconcile deleted an object.
-pub(crate) fn deleted(kind: &str, key: &ObjectKey) {
+/// Notes that the running reconcile changed or deleted an object whose new state it does not know.
+pub(crate) fn changed(verb: &'static str, kind: &str, key: &ObjectKey) {
     let _ = WRITES.try_with(|writes| {
-        writes.borrow_mut().push(Write {
-            verb: "deleted",
-            kind: kind.to_owned(),
-            key: key.clone(),
-            resource_version: None,
-        });
+        writes.borrow_mut().push(Write { verb, kind: kind.to_owned(), key: key.clone(), resource_version: None });
     });
 }
 
@@ -52,7 +47,7 @@ pub(crate) fn deleted(kind: &str, key: &ObjectKey) {
 pub(crate) async fn follow<F: Future>(
     story: &Story,
     controller: &'static str,
-    kind: &'static str,
+    kind: &str,
     key: &ObjectKey,
     reconcile: F,
 ) -> F::Output {
