@@ -41,21 +41,30 @@ pub fn decode(schema: &Schema, root: TypeIdx, json: &[u8]) -> Result<Decoded, De
     decode_type(schema, &TypeRef::Object(root), json)
 }
 
+/// Decodes `json` as the type at `root` without putting structs in that it does not name: what a client states and no more.
+///
+/// # Errors
+/// [`DecodeError`].
+pub fn decode_stated(schema: &Schema, root: TypeIdx, json: &[u8]) -> Result<Decoded, DecodeError> {
+    run(schema, &TypeRef::Object(root), json, false)
+}
+
 /// Decodes `json` as any type reference.
 ///
 /// # Errors
 /// [`DecodeError`].
 pub fn decode_type(schema: &Schema, ty: &TypeRef, json: &[u8]) -> Result<Decoded, DecodeError> {
-    let mut state = State { schema, fields: Vec::new(), path: String::new(), strict: Vec::new(), failure: None };
+    run(schema, ty, json, true)
+}
+
+fn run(schema: &Schema, ty: &TypeRef, json: &[u8], fill: bool) -> Result<Decoded, DecodeError> {
+    let mut state = State::new(schema, fill);
     let mut deserializer = serde_json::Deserializer::from_slice(json);
     let value = Seed { state: &mut state, ty, owner: None }
         .deserialize(&mut deserializer)
         .and_then(|value| deserializer.end().map(|()| value))
         .map_err(|error| DecodeError::Syntax(error.to_string()))?;
-    match state.failure {
-        Some(failure) => Err(DecodeError::Type(failure)),
-        None => Ok(Decoded { object: value.unwrap_or(Value::Null), strict_errors: state.strict }),
-    }
+    state.finish(value)
 }
 
 /// Checks and prunes a value that is JSON already, such as the result of a patch.
@@ -63,15 +72,24 @@ pub fn decode_type(schema: &Schema, ty: &TypeRef, json: &[u8]) -> Result<Decoded
 /// # Errors
 /// [`DecodeError::Type`] in Go's words.
 pub fn conform(schema: &Schema, root: TypeIdx, value: &Value) -> Result<Decoded, DecodeError> {
+    conform_as(schema, root, value, true)
+}
+
+/// The same for what a client states, without putting structs in.
+///
+/// # Errors
+/// [`DecodeError::Type`] in Go's words.
+pub fn conform_stated(schema: &Schema, root: TypeIdx, value: &Value) -> Result<Decoded, DecodeError> {
+    conform_as(schema, root, value, false)
+}
+
+fn conform_as(schema: &Schema, root: TypeIdx, value: &Value, fill: bool) -> Result<Decoded, DecodeError> {
     let ty = TypeRef::Object(root);
-    let mut state = State { schema, fields: Vec::new(), path: String::new(), strict: Vec::new(), failure: None };
+    let mut state = State::new(schema, fill);
     let value = Seed { state: &mut state, ty: &ty, owner: None }
         .deserialize(value)
         .map_err(|error| DecodeError::Syntax(error.to_string()))?;
-    match state.failure {
-        Some(failure) => Err(DecodeError::Type(failure)),
-        None => Ok(Decoded { object: value.unwrap_or(Value::Null), strict_errors: state.strict }),
-    }
+    state.finish(value)
 }
 
 struct State<'s> {
@@ -82,9 +100,22 @@ struct State<'s> {
     path: String,
     strict: Vec<String>,
     failure: Option<String>,
+    /// Whether structs that Go never leaves out are put in.
+    fill: bool,
 }
 
-impl State<'_> {
+impl<'s> State<'s> {
+    fn new(schema: &'s Schema, fill: bool) -> State<'s> {
+        State { schema, fields: Vec::new(), path: String::new(), strict: Vec::new(), failure: None, fill }
+    }
+
+    fn finish(self, value: Option<Value>) -> Result<Decoded, DecodeError> {
+        match self.failure {
+            Some(failure) => Err(DecodeError::Type(failure)),
+            None => Ok(Decoded { object: value.unwrap_or(Value::Null), strict_errors: self.strict }),
+        }
+    }
+
     fn report(&mut self, what: &str, key: &str) {
         if self.strict.len() >= MAX_STRICT_ERRORS {
             return;
@@ -225,6 +256,9 @@ impl Seed<'_, '_> {
                 _ => object.remove(&*key),
             };
         }
+        if state.fill {
+            schema.fill_structs(idx, &mut object);
+        }
         Ok(Some(Value::Object(object)))
     }
 
@@ -264,7 +298,8 @@ impl Seed<'_, '_> {
 fn is_omitted(field: &Field, value: &Value) -> bool {
     match (&field.ty, value) {
         (TypeRef::Map(_), Value::Object(map)) => map.is_empty() && !field.required,
-        (TypeRef::List(_), Value::Array(list)) => list.is_empty() && !field.required,
+        // An empty list of managers has a meaning: it resets them.
+        (TypeRef::List(_), Value::Array(list)) => list.is_empty() && !field.required && &*field.name != "managedFields",
         _ => false,
     }
 }

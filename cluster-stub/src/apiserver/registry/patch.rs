@@ -10,10 +10,9 @@ use super::update::{Change, Changed, Place, check_name, reset_fields};
 use super::write::Written;
 use super::{Entry, Registry, media, meta};
 use crate::apiserver::apply::{self, managed};
-use crate::apiserver::codec::decode::{DecodeError, Decoded, conform, decode_type};
+use crate::apiserver::codec::decode::{DecodeError, Decoded, conform, conform_stated, decode_stated};
 use crate::apiserver::codec::yaml;
 use crate::apiserver::patch::{PatchError, json_patch, merge, strategic};
-use crate::apiserver::schema::TypeRef;
 use crate::apiserver::status::{ApiError, Qualified};
 use crate::apiserver::validation::{FieldError, Path};
 
@@ -130,7 +129,8 @@ impl Registry {
         let force = ctx.options.force;
         let strategy = entry.resource.strategy.clone();
         let compute = &mut |live: &Value| {
-            let mut object = apply::apply(&writer, Some(live), &applied, &reset, force)?;
+            let object = apply::apply(&writer, Some(live), &applied, &reset, force)?;
+            let mut object = self.conformed(ctx, entry, object)?;
             strategy.apply_defaults(&mut object);
             check_name(entry, &mut object, &info.namespace, &info.name)?;
             Ok(object)
@@ -155,7 +155,8 @@ impl Registry {
                 };
                 return Err(ApiError::conflict(entry.qualified(), &info.name, why));
             }
-            let mut object = apply::apply(&writer, None, &applied, &reset, force)?;
+            let object = apply::apply(&writer, None, &applied, &reset, force)?;
+            let mut object = self.conformed(ctx, entry, object)?;
             strategy.apply_defaults(&mut object);
             check_name(entry, &mut object, &info.namespace, &info.name)?;
             match self.create_tracked(ctx, entry, &info.namespace, object).await {
@@ -193,8 +194,8 @@ impl Registry {
             return Err(ApiError::bad_request("metadata.managedFields must be nil"));
         }
         // Duplicates show in the text only.
-        let decoded = match decode_type(&self.0.schema, &TypeRef::Object(ty), body) {
-            Err(DecodeError::Syntax(_)) => conform(&self.0.schema, ty, &value),
+        let decoded = match decode_stated(&self.0.schema, ty, body) {
+            Err(DecodeError::Syntax(_)) => conform_stated(&self.0.schema, ty, &value),
             decoded => decoded,
         };
         let Decoded { object, strict_errors } = decoded.map_err(|error| {

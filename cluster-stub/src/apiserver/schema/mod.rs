@@ -5,7 +5,7 @@ pub mod parse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 pub use parse::ParseError;
 
@@ -105,6 +105,13 @@ pub struct Type {
     pub fields: Vec<Field>,
 }
 
+impl Field {
+    /// Whether the field is a Go struct and no pointer, so that it is always there.
+    pub fn is_struct(&self) -> bool {
+        self.default.as_ref().and_then(Value::as_object).is_some_and(Map::is_empty)
+    }
+}
+
 impl Type {
     /// The field of this JSON name.
     pub fn field(&self, name: &str) -> Option<&Field> {
@@ -152,6 +159,39 @@ impl Schema {
     /// All types, in table order.
     pub fn types(&self) -> &[Type] {
         &self.types
+    }
+
+    /// What Go's zero value of a type looks like in JSON: structs that are no pointers are there, as are numbers and booleans that
+    /// are never left out; lists and maps that are never left out are null.
+    pub fn zero(&self, idx: TypeIdx) -> Value {
+        let mut object = Map::new();
+        for field in &self.get(idx).fields {
+            let value = match &field.ty {
+                TypeRef::Object(inner) if field.is_struct() => self.zero(*inner),
+                TypeRef::List(_) | TypeRef::Map(_) if field.required => Value::Null,
+                TypeRef::Int32 | TypeRef::Int64 if field.required => 0.into(),
+                TypeRef::Bool if field.required => false.into(),
+                _ => continue,
+            };
+            object.insert(field.name.to_string(), value);
+        }
+        Value::Object(object)
+    }
+
+    /// Puts in the structs that Go never leaves out.
+    pub fn fill_structs(&self, idx: TypeIdx, object: &mut Map<String, Value>) {
+        for field in &self.get(idx).fields {
+            if let TypeRef::Object(inner) = &field.ty
+                && field.is_struct()
+                && !object.contains_key(field.name.as_ref())
+            {
+                let mut value = self.zero(*inner);
+                if let Some(members) = value.as_object_mut() {
+                    members.retain(|_, value| !value.is_null());
+                }
+                object.insert(field.name.to_string(), value);
+            }
+        }
     }
 
     /// How Go names the type of a reference: `int32`, `[]v1.Container`, `map[string]string`.
