@@ -432,3 +432,102 @@ fn recorded_plugin_lists_match() {
     }
     assert!(n_compared > 0 || !folder.exists(), "no list was compared");
 }
+
+mod random {
+    //! Documents of every shape: whatever stands in a field, reading it gives a configuration or an error, never a panic.
+
+    use super::KubeSchedulerConfiguration;
+    use proptest::prelude::*;
+    use scheduler_core::config::profile::InTreeCatalog;
+    use serde_json::{Value, json};
+
+    const KEYS: [&str; 30] = [
+        "parallelism",
+        "profiles",
+        "plugins",
+        "pluginConfig",
+        "name",
+        "args",
+        "enabled",
+        "disabled",
+        "weight",
+        "filter",
+        "multiPoint",
+        "score",
+        "queueSort",
+        "schedulerName",
+        "percentageOfNodesToScore",
+        "leaderElection",
+        "leaseDuration",
+        "extenders",
+        "managedResources",
+        "scoringStrategy",
+        "resources",
+        "requestedToCapacityRatio",
+        "shape",
+        "utilization",
+        "defaultConstraints",
+        "maxSkew",
+        "addedAffinity",
+        "apiVersion",
+        "kind",
+        "podMaxBackoffSeconds",
+    ];
+    const WORDS: [&str; 14] = [
+        "NodeResourcesFit",
+        "InterPodAffinity",
+        "PodTopologySpread",
+        "NodeAffinity",
+        "VolumeBinding",
+        "DynamicResources",
+        "PrioritySort",
+        "*",
+        "",
+        "1h",
+        "-5s",
+        "9999999999999999h",
+        "kubescheduler.config.k8s.io/v1",
+        "\u{0}é",
+    ];
+
+    fn value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            prop_oneof![Just(0_i64), Just(-1), Just(101), any::<i64>()].prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            prop::sample::select(&WORDS[..]).prop_map(Value::from),
+        ];
+        leaf.prop_recursive(6, 48, 5, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+                prop::collection::btree_map(prop::sample::select(&KEYS[..]), inner, 0..5)
+                    .prop_map(|map| map.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()),
+            ]
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(500))]
+
+        #[test]
+        fn reading_never_panics(key in prop::sample::select(&KEYS[..]), field in value(), plugin in prop::sample::select(&WORDS[..]), args in value()) {
+            let head = json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"});
+            let mut document = head.clone();
+            document[key] = field;
+            let mut with_args = head;
+            with_args["profiles"] = json!([{"pluginConfig": [{"name": plugin, "args": args}]}]);
+            for document in [document, with_args] {
+                if let Ok(config) = KubeSchedulerConfiguration::from_value(&document) {
+                    let _ = config.effective_plugins(&InTreeCatalog);
+                }
+                let _ = KubeSchedulerConfiguration::from_text(&document.to_string());
+            }
+        }
+
+        #[test]
+        fn reading_any_text_never_panics(text in "\\PC{0,200}") {
+            let _ = KubeSchedulerConfiguration::from_text(&text);
+        }
+    }
+}

@@ -243,3 +243,216 @@ fn attached_volume(attachment: &VolumeAttachment, objects: &Objects) -> Option<V
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::NodeVolumeLimits;
+    use crate::cache::{Cache, Objects};
+    use crate::framework::{
+        ActionType, ClusterEvent, ClusterView, Cycle, CycleState, EnqueueExtensions, EventResource, FilterPlugin,
+        FilterStatus, Hint, PreFilterStatus,
+    };
+    use crate::model::{
+        CsiNode, CsiNodeDriver, Labels, Node, Object, PersistentVolume, PersistentVolumeClaim, Pod, Quantity,
+        StorageClass, Timestamp, Volume, VolumeAttachment, VolumeBindingMode, VolumeSource,
+    };
+
+    fn pod(uid: &str, sources: &[VolumeSource]) -> Pod {
+        let volume = |source: &VolumeSource| Volume { name: "v".into(), source: source.clone() };
+        let volumes = sources.iter().map(volume).collect();
+        Pod { name: uid.into(), namespace: "d".into(), uid: uid.into(), volumes, ..Pod::default() }
+    }
+
+    fn claimed(name: &str) -> VolumeSource {
+        VolumeSource::PersistentVolumeClaim { claim_name: name.into(), read_only: false }
+    }
+
+    fn ebs(id: &str) -> VolumeSource {
+        VolumeSource::AwsElasticBlockStore { volume_id: id.into(), read_only: false }
+    }
+
+    /// A claim of class `s`, bound to a CSI volume of the same name unless `is_bound` is false.
+    fn claim(name: &str, is_bound: bool) -> [Object; 2] {
+        let claim = PersistentVolumeClaim {
+            name: name.into(),
+            namespace: "d".into(),
+            uid: "".into(),
+            resource_version: "".into(),
+            labels: Labels::default(),
+            annotations: Labels::default(),
+            is_terminating: false,
+            controller_uid: None,
+            access_modes: [].into(),
+            selector: None,
+            request: Quantity::default(),
+            volume_name: if is_bound { name.into() } else { "".into() },
+            storage_class_name: Some("s".into()),
+            volume_mode: "Filesystem".into(),
+            volume_attributes_class_name: None,
+            phase: "Bound".into(),
+        };
+        let volume = PersistentVolume {
+            name: name.into(),
+            uid: "".into(),
+            resource_version: "".into(),
+            labels: Labels::default(),
+            annotations: Labels::default(),
+            is_terminating: false,
+            capacity: Quantity::default(),
+            access_modes: [].into(),
+            claim_ref: None,
+            storage_class_name: "s".into(),
+            node_affinity: None,
+            volume_mode: "Filesystem".into(),
+            volume_attributes_class_name: None,
+            source: VolumeSource::Csi { driver: "csi".into(), volume_handle: format!("h-{name}").into() },
+            phase: "Bound".into(),
+        };
+        [claim.into(), volume.into()]
+    }
+
+    fn csi_node(limits: &[(&str, Option<i32>)]) -> CsiNode {
+        let driver = |&(name, allocatable): &(&str, Option<i32>)| CsiNodeDriver {
+            name: name.into(),
+            allocatable,
+            topology_keys: [].into(),
+        };
+        CsiNode { name: "n".into(), annotations: Labels::default(), drivers: limits.iter().map(driver).collect() }
+    }
+
+    fn attachment(volume: &str) -> Object {
+        VolumeAttachment {
+            name: volume.into(),
+            attacher: "csi".into(),
+            node_name: "n".into(),
+            persistent_volume_name: volume.into(),
+        }
+        .into()
+    }
+
+    fn world(objects: Vec<Object>) -> Objects {
+        let mut world = Objects::default();
+        for object in
+            ["a", "b", "c"].iter().flat_map(|name| claim(name, true)).chain(claim("late", false)).chain(objects)
+        {
+            world.apply(&object);
+        }
+        world
+    }
+
+    /// `None` when PreFilter skips.
+    fn verdict(new: &Pod, existing: &[Pod], objects: Vec<Object>) -> Option<FilterStatus> {
+        let objects = world(objects);
+        let mut cache = Cache::new();
+        cache.set_node(Arc::new(Node { name: "n".into(), ..Node::default() }));
+        for pod in existing {
+            cache.set_pod(Arc::new(Pod { node_name: Some("n".into()), ..pod.clone() }));
+        }
+        let snapshot = cache.snapshot();
+        let cycle = Cycle { pod: new, snapshot, objects: &objects, now: Timestamp::ZERO, seed: 0 };
+        let node = snapshot.view(snapshot.find("n").unwrap());
+        match NodeVolumeLimits.pre_filter(cycle, &mut CycleState::default()).unwrap() {
+            PreFilterStatus::Success { state, .. } => {
+                let status = NodeVolumeLimits.filter(Some(&state), cycle, node).unwrap();
+                assert_eq!(status, NodeVolumeLimits.filter(None, cycle, node).unwrap(), "the same without PreFilter");
+                Some(status)
+            }
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn volumes_of_a_driver_are_counted_once_each_up_to_its_limit() {
+        let (yes, no) = (Some(FilterStatus::Success), Some(FilterStatus::Unschedulable));
+        let limit = |n| vec![Object::from(csi_node(&[("csi", Some(n))]))];
+        let with = |n, more: Vec<Object>| limit(n).into_iter().chain(more).collect::<Vec<_>>();
+        let class = StorageClass {
+            name: "s".into(),
+            provisioner: "csi".into(),
+            volume_binding_mode: VolumeBindingMode::WaitForFirstConsumer,
+            allowed_topologies: [].into(),
+            annotations: Labels::default(),
+        };
+        let one = |name: &str| pod("new", &[claimed(name)]);
+        let on = |name: &str| pod(&format!("old-{name}"), &[claimed(name)]);
+        let migrated = |n| vec![Object::from(csi_node(&[("ebs.csi.aws.com", Some(n))]))];
+        let cases: Vec<(&str, Pod, Vec<Pod>, Vec<Object>, Option<FilterStatus>)> = vec![
+            ("no volumes", pod("new", &[]), vec![], limit(0), None),
+            ("no volume that counts", pod("new", &[VolumeSource::Other]), vec![], limit(0), None),
+            ("below the limit", one("a"), vec![on("b")], limit(2), yes),
+            ("above it", one("a"), vec![on("b")], limit(1), no),
+            ("a volume that is there already", one("a"), vec![on("a")], limit(1), yes),
+            ("attached, but no pod has it", one("a"), vec![], with(1, vec![attachment("b")]), no),
+            ("attached and mounted counts once", one("a"), vec![on("b")], with(2, vec![attachment("b")]), yes),
+            ("no limit is published", one("a"), vec![on("b")], vec![csi_node(&[("csi", None)]).into()], yes),
+            ("no CSINode", one("a"), vec![on("b")], vec![], yes),
+            ("another driver's limit", one("a"), vec![], vec![csi_node(&[("other", Some(0))]).into()], yes),
+            ("to be made by a class that is unknown", one("late"), vec![on("b")], limit(1), yes),
+            ("to be made by the driver", one("late"), vec![on("b")], with(1, vec![class.into()]), no),
+            ("the pod's own two volumes", pod("new", &[claimed("a"), claimed("b")]), vec![], limit(1), no),
+            ("one volume twice", pod("new", &[claimed("a"), claimed("a")]), vec![], limit(1), yes),
+            ("a migrated type", pod("new", &[ebs("v1")]), vec![pod("old", &[ebs("v2")])], migrated(1), no),
+            ("where no CSINode is known", pod("new", &[ebs("v1")]), vec![pod("old", &[ebs("v2")])], vec![], yes),
+            ("a missing claim", one("gone"), vec![], limit(1), Some(FilterStatus::UnschedulableAndUnresolvable)),
+            ("another pod's missing claim", one("a"), vec![on("gone")], limit(1), yes),
+        ];
+        for (name, new, existing, objects, want) in cases {
+            assert_eq!(verdict(&new, &existing, objects), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn events_that_may_help() {
+        let cases: Vec<(&str, Option<Object>, Option<Object>, Hint)> = vec![
+            ("a CSINode", None, Some(csi_node(&[]).into()), Hint::Queue),
+            (
+                "a higher limit",
+                Some(csi_node(&[("csi", Some(1))]).into()),
+                Some(csi_node(&[("csi", Some(2))]).into()),
+                Hint::Queue,
+            ),
+            (
+                "a lower limit",
+                Some(csi_node(&[("csi", Some(2))]).into()),
+                Some(csi_node(&[("csi", Some(1))]).into()),
+                Hint::Skip,
+            ),
+            (
+                "a placed pod with a claim ends",
+                Some(Pod { node_name: Some("n".into()), ..pod("x", &[claimed("b")]) }.into()),
+                None,
+                Hint::Queue,
+            ),
+            ("a waiting one ends", Some(pod("x", &[claimed("b")]).into()), None, Hint::Skip),
+            (
+                "a pod without volumes ends",
+                Some(Pod { node_name: Some("n".into()), ..pod("x", &[]) }.into()),
+                None,
+                Hint::Skip,
+            ),
+            ("its claim", None, Some(claim("a", true)[0].clone()), Hint::Queue),
+            ("another claim", None, Some(claim("b", true)[0].clone()), Hint::Skip),
+            ("something is detached", Some(attachment("b")), None, Hint::Queue),
+        ];
+        let (cache, objects) = (Cache::new(), Objects::default());
+        let world = ClusterView { snapshot: cache.snapshot(), objects: &objects, now: Timestamp::ZERO };
+        for (name, old, new, want) in cases {
+            let event = ClusterEvent { resource: EventResource::WildCard, action: ActionType::ADD, old, new };
+            let hint = NodeVolumeLimits.hint(&pod("new", &[claimed("a")]), &event, world).unwrap();
+            assert_eq!(hint, want, "{name}");
+        }
+        let event = ClusterEvent {
+            resource: EventResource::VolumeAttachment,
+            action: ActionType::DELETE,
+            old: Some(attachment("b")),
+            new: None,
+        };
+        assert_eq!(
+            NodeVolumeLimits.hint(&pod("new", &[ebs("v")]), &event, world).unwrap(),
+            Hint::Skip,
+            "another driver"
+        );
+    }
+}

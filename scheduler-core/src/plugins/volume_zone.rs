@@ -168,3 +168,178 @@ fn topologies_of(volume: &PersistentVolume) -> Vec<Topology> {
     };
     TOPOLOGY_LABELS.into_iter().filter_map(topology).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::VolumeZone;
+    use crate::cache::{Cache, Objects};
+    use crate::framework::{
+        ActionType, ClusterEvent, Cycle, CycleState, EnqueueExtensions, EventResource, FilterPlugin, FilterStatus,
+        Hint, PreFilterStatus,
+    };
+    use crate::model::{
+        Labels, Node, Object, PersistentVolume, PersistentVolumeClaim, Pod, Quantity, StorageClass, Timestamp, Volume,
+        VolumeBindingMode, VolumeSource,
+    };
+    use std::sync::Arc;
+
+    fn pod() -> Pod {
+        let source = VolumeSource::PersistentVolumeClaim { claim_name: "c".into(), read_only: false };
+        Pod { namespace: "d".into(), volumes: [Volume { name: "v".into(), source }].into(), ..Pod::default() }
+    }
+
+    fn claim(name: &str, volume: &str, class: Option<&str>) -> PersistentVolumeClaim {
+        PersistentVolumeClaim {
+            name: name.into(),
+            namespace: "d".into(),
+            uid: "".into(),
+            resource_version: "".into(),
+            labels: Labels::default(),
+            annotations: Labels::default(),
+            is_terminating: false,
+            controller_uid: None,
+            access_modes: [].into(),
+            selector: None,
+            request: Quantity::default(),
+            volume_name: volume.into(),
+            storage_class_name: class.map(Into::into),
+            volume_mode: "Filesystem".into(),
+            volume_attributes_class_name: None,
+            phase: "Bound".into(),
+        }
+    }
+
+    fn volume(labels: &[(&str, &str)]) -> PersistentVolume {
+        PersistentVolume {
+            name: "pv".into(),
+            uid: "".into(),
+            resource_version: "".into(),
+            labels: labels.iter().copied().collect(),
+            annotations: Labels::default(),
+            is_terminating: false,
+            capacity: Quantity::default(),
+            access_modes: [].into(),
+            claim_ref: None,
+            storage_class_name: "".into(),
+            node_affinity: None,
+            volume_mode: "Filesystem".into(),
+            volume_attributes_class_name: None,
+            source: VolumeSource::Other,
+            phase: "Bound".into(),
+        }
+    }
+
+    fn class(volume_binding_mode: VolumeBindingMode) -> StorageClass {
+        StorageClass {
+            name: "s".into(),
+            provisioner: "x".into(),
+            volume_binding_mode,
+            allowed_topologies: [].into(),
+            annotations: Labels::default(),
+        }
+    }
+
+    fn verdict(objects: Vec<Object>, node_labels: &[(&str, &str)]) -> Result<Option<FilterStatus>, String> {
+        let mut world = Objects::default();
+        for object in objects {
+            world.apply(&object);
+        }
+        let mut cache = Cache::new();
+        let labels = node_labels.iter().copied().collect();
+        cache.set_node(Arc::new(Node { name: "n".into(), labels, ..Node::default() }));
+        let (pod, snapshot) = (pod(), cache.snapshot());
+        let cycle = Cycle { pod: &pod, snapshot, objects: &world, now: Timestamp::ZERO, seed: 0 };
+        let node = snapshot.view(snapshot.find("n").unwrap());
+        let without_state = VolumeZone.filter(None, cycle, node).unwrap();
+        match VolumeZone.pre_filter(cycle, &mut CycleState::default()).unwrap() {
+            PreFilterStatus::Skip => Ok(None),
+            PreFilterStatus::Success { state, .. } => {
+                let status = VolumeZone.filter(Some(&state), cycle, node).unwrap();
+                assert_eq!(status, without_state, "the same without PreFilter");
+                Ok(Some(status))
+            }
+            PreFilterStatus::UnschedulableAndUnresolvable { reasons } => {
+                assert_eq!(without_state, FilterStatus::UnschedulableAndUnresolvable);
+                Err(reasons.join(", "))
+            }
+            PreFilterStatus::Unschedulable { .. } => unreachable!("the plugin never says so"),
+        }
+    }
+
+    #[test]
+    fn labels_of_volume_and_node_must_agree() {
+        const GA: &str = "topology.kubernetes.io/zone";
+        const BETA: &str = "failure-domain.beta.kubernetes.io/zone";
+        const REGION: &str = "topology.kubernetes.io/region";
+        let no = Some(FilterStatus::UnschedulableAndUnresolvable);
+        let yes = Some(FilterStatus::Success);
+        type Pairs = &'static [(&'static str, &'static str)];
+        let cases: [(&str, Pairs, Pairs, Option<FilterStatus>); 10] = [
+            ("same zone", &[(GA, "a")], &[(GA, "a")], yes),
+            ("other zone", &[(GA, "a")], &[(GA, "b")], no),
+            ("one of several zones", &[(GA, "a__b")], &[(GA, "b")], yes),
+            ("no label on the volume", &[], &[(GA, "a")], None),
+            ("an empty value is no zone", &[(GA, "a__")], &[(GA, "b")], None),
+            ("a node without any topology label", &[(GA, "a")], &[("x", "y")], yes),
+            ("a node that lacks this label only", &[(GA, "a")], &[(REGION, "r")], no),
+            ("a beta label of the volume falls back", &[(BETA, "a")], &[(GA, "a")], yes),
+            ("not the reverse", &[(GA, "a")], &[(BETA, "a")], no),
+            ("zone and region", &[(GA, "a"), (REGION, "r")], &[(GA, "a"), (REGION, "q")], no),
+        ];
+        for (name, on_volume, on_node, want) in cases {
+            let objects = vec![claim("c", "pv", None).into(), volume(on_volume).into()];
+            assert_eq!(verdict(objects, on_node), Ok(want), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_bound_or_not_there() {
+        use VolumeBindingMode::{Immediate, WaitForFirstConsumer};
+        let cases: [(&str, Vec<Object>, Result<Option<FilterStatus>, &str>); 6] = [
+            ("no claim", vec![], Err("persistentvolumeclaim \"c\" not found")),
+            ("no volume", vec![claim("c", "pv", None).into()], Err("persistentvolume \"pv\" not found")),
+            (
+                "neither volume nor class",
+                vec![claim("c", "", None).into()],
+                Err("PersistentVolumeClaim had no pv name and storageClass name"),
+            ),
+            (
+                "unknown class",
+                vec![claim("c", "", Some("s")).into()],
+                Err("storageclass.storage.k8s.io \"s\" not found"),
+            ),
+            (
+                "immediate and unbound",
+                vec![claim("c", "", Some("s")).into(), class(Immediate).into()],
+                Err("PersistentVolume had no name"),
+            ),
+            ("bound later", vec![claim("c", "", Some("s")).into(), class(WaitForFirstConsumer).into()], Ok(None)),
+        ];
+        for (name, objects, want) in cases {
+            assert_eq!(verdict(objects, &[]), want.map_err(str::to_owned), "{name}");
+        }
+    }
+
+    #[test]
+    fn events_that_may_help() {
+        let zoned = |zone| Object::from(volume(&[("topology.kubernetes.io/zone", zone)]));
+        let late = class(VolumeBindingMode::WaitForFirstConsumer);
+        let cases: Vec<(&str, Option<Object>, Option<Object>, Hint)> = vec![
+            ("its claim", None, Some(claim("c", "pv", None).into()), Hint::Queue),
+            ("another claim", None, Some(claim("other", "pv", None).into()), Hint::Skip),
+            ("a volume", None, Some(zoned("a")), Hint::Queue),
+            ("a volume moves", Some(zoned("a")), Some(zoned("b")), Hint::Queue),
+            ("a volume stays", Some(zoned("a")), Some(zoned("a")), Hint::Skip),
+            ("a class that waits", None, Some(late.into()), Hint::Queue),
+            ("a class that does not", None, Some(class(VolumeBindingMode::Immediate).into()), Hint::Skip),
+            ("a node", None, Some(Node::default().into()), Hint::Queue),
+        ];
+        let (cache, objects) = (Cache::new(), Objects::default());
+        let world =
+            crate::framework::ClusterView { snapshot: cache.snapshot(), objects: &objects, now: Timestamp::ZERO };
+        for (name, old, new, want) in cases {
+            let event = ClusterEvent { resource: EventResource::WildCard, action: ActionType::ADD, old, new };
+            assert_eq!(VolumeZone.hint(&pod(), &event, world).unwrap(), want, "{name}");
+        }
+    }
+}

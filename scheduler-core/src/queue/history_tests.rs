@@ -153,10 +153,13 @@ fn check(queue: &SchedulingQueue, model: &Model) -> Result<(), TestCaseError> {
             prop_assert!(!queue.entry(slot).entity.is_gated());
         }
     }
+    let mut n_gated = 0;
     for slot in queue.unschedulable.all() {
         prop_assert_eq!(queue.entry(slot).place, Place::Unschedulable);
         prop_assert!(seen.insert(slot));
+        n_gated += usize::from(queue.entry(slot).entity.is_gated());
     }
+    prop_assert_eq!(n_gated, lengths.gated);
     prop_assert_eq!(seen.len(), queue.slots.len());
     if model.in_flight.is_empty() {
         prop_assert_eq!(queue.in_flight.n_events(), 0);

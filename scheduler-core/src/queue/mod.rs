@@ -129,6 +129,7 @@ pub struct SchedulingQueue {
     backoff: Heap,
     error_backoff: Heap,
     unschedulable: Unschedulable,
+    n_gated: usize,
     in_flight: InFlight,
     nominator: Nominator,
 }
@@ -149,6 +150,7 @@ impl SchedulingQueue {
             backoff: Heap::default(),
             error_backoff: Heap::default(),
             unschedulable: Unschedulable::default(),
+            n_gated: 0,
             in_flight: InFlight::default(),
             nominator: Nominator::default(),
         }
@@ -339,12 +341,11 @@ impl SchedulingQueue {
 
     /// How many entities are where.
     pub fn lengths(&self) -> QueueLengths {
-        let gated = self.unschedulable.all().iter().filter(|slot| self.entry(**slot).entity.is_gated()).count();
         QueueLengths {
             active: self.active.len(),
             backoff: self.backoff.len() + self.error_backoff.len(),
-            unschedulable: self.unschedulable.len() - gated,
-            gated,
+            unschedulable: self.unschedulable.len() - self.n_gated,
+            gated: self.n_gated,
             in_flight: self.in_flight.len(),
         }
     }

@@ -200,6 +200,7 @@ impl SchedulingQueue {
         self.slots.insert(Arc::clone(&entity.pod.uid), slot);
         if place == Place::Unschedulable {
             self.unschedulable.insert(slot, sequence, &entity);
+            self.n_gated += usize::from(entity.is_gated());
         }
         self.entries[slot.0 as usize] = Some(Entry { entity, place, sequence });
         let Self { entries, active, backoff, error_backoff, .. } = self;
@@ -225,6 +226,7 @@ impl SchedulingQueue {
         let entry = self.entries[slot.0 as usize].take().expect("slots are only kept of entities that are stored");
         if place == Place::Unschedulable {
             self.unschedulable.remove(slot, entry.sequence, &entry.entity);
+            self.n_gated -= usize::from(entry.entity.is_gated());
         }
         self.slots.remove(&entry.entity.pod.uid);
         self.free.push(slot);
