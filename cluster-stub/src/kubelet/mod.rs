@@ -2,6 +2,7 @@
 //! conditions fresh, and run the pods that are bound to them over a container runtime. They see the cluster through the
 //! API only.
 
+mod lifecycle;
 pub mod logs;
 pub mod nodes;
 mod options;
