@@ -10,6 +10,7 @@ pub mod cache;
 pub mod codec;
 pub mod discovery;
 pub mod health;
+pub mod openapi;
 pub mod patch;
 pub mod registry;
 pub mod request;
