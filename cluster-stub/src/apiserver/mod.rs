@@ -8,6 +8,7 @@ pub mod authz;
 pub mod bootstrap;
 pub mod cache;
 pub mod codec;
+pub mod connections;
 pub mod discovery;
 pub mod health;
 pub mod openapi;

@@ -13,6 +13,8 @@ pub use authenticator::{Authenticator, PeerCertificates, TokenIdentity};
 pub use certificate::CertificateVerifier;
 pub use impersonation::{impersonate, wanted_user};
 pub use request_header::RequestHeaderConfig;
-pub use service_account::{BoundObject, ISSUER, ServiceAccountGetter, ServiceAccountTokens, TokenClaims};
+pub use service_account::{
+    BoundObject, ISSUER, KubernetesClaim, ServiceAccountGetter, ServiceAccountTokens, TokenClaims,
+};
 pub use token_file::{TokenFile, TokenFileError};
 pub use user::UserInfo;
