@@ -2,6 +2,7 @@
 //! Knows nothing of scheduling.
 
 pub mod apiserver;
+pub mod cluster;
 pub mod controllers;
 pub mod kubelet;
 pub mod store;

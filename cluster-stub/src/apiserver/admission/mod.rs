@@ -2,8 +2,10 @@
 //! and its order stand here.
 
 mod plugin;
+mod rbac_escalation;
 
 pub use plugin::{AdmissionPlugin, AdmissionRequest, Operation};
+pub use rbac_escalation::RbacEscalation;
 
 use crate::apiserver::status::ApiError;
 
@@ -18,6 +20,11 @@ impl AdmissionChain {
     /// The chain of a default kube-apiserver with NodeRestriction on.
     pub fn builtin() -> AdmissionChain {
         AdmissionChain { mutating: Vec::new(), validating: Vec::new() }
+    }
+
+    /// Adds a plugin behind all mutating ones.
+    pub fn push_mutating(&mut self, plugin: impl AdmissionPlugin + 'static) {
+        self.mutating.push(Box::new(plugin));
     }
 
     /// Runs the mutating plugins; the first refusal ends it.

@@ -3,6 +3,7 @@
 mod attributes;
 mod cover;
 mod escalation;
+mod follow;
 mod forbidden;
 mod node;
 mod policy;
@@ -11,6 +12,7 @@ mod union;
 
 pub use attributes::{Attributes, Authorizer, Decision, Grant};
 pub use escalation::{confirm_no_escalation, full_authority};
+pub use follow::follow;
 pub use forbidden::forbidden;
 pub use node::{NodeAuthorizer, NodeGraph, Reference};
 pub use policy::{PolicyRule, RoleRef, Subject};

@@ -189,6 +189,24 @@ impl Rbac {
         }
     }
 
+    /// Namespace and name of every object of `kind` that is known.
+    pub fn names(&self, kind: RbacKind) -> Vec<(String, String)> {
+        let index = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let cluster = |name: &String| (String::new(), name.clone());
+        match kind {
+            RbacKind::ClusterRole => index.cluster_roles.keys().map(cluster).collect(),
+            RbacKind::ClusterRoleBinding => index.cluster_bindings.by_name.keys().map(cluster).collect(),
+            RbacKind::Role => {
+                let of = |(ns, roles): (&String, &HashMap<String, _>)| pairs(ns, roles.keys());
+                index.roles.iter().flat_map(of).collect()
+            }
+            RbacKind::RoleBinding => {
+                let of = |(ns, bindings): (&String, &Bindings)| pairs(ns, bindings.by_name.keys());
+                index.bindings.iter().flat_map(of).collect()
+            }
+        }
+    }
+
     /// All rules that hold for `user` in `namespace` (empty: at cluster scope), and what could not be resolved.
     pub fn rules_for(&self, user: &UserInfo, namespace: &str) -> (Vec<PolicyRule>, Vec<String>) {
         let index = self.0.read().unwrap_or_else(PoisonError::into_inner);
@@ -207,6 +225,10 @@ impl Rbac {
         let index = self.0.read().unwrap_or_else(PoisonError::into_inner);
         index.rules_of(role, namespace).map(<[PolicyRule]>::to_vec)
     }
+}
+
+fn pairs<'a>(namespace: &str, names: impl Iterator<Item = &'a String>) -> Vec<(String, String)> {
+    names.map(|name| (namespace.to_owned(), name.clone())).collect()
 }
 
 fn put(roles: &mut HashMap<String, Vec<PolicyRule>>, name: &str, rules: Option<Vec<PolicyRule>>) {

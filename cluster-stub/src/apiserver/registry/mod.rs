@@ -160,6 +160,11 @@ impl Registry {
         self.entry(group, version, plural).map(|entry| entry.resource.clone())
     }
 
+    /// The watch cache of a stored resource, for code inside the server that follows it.
+    pub fn cache(&self, resource: &GroupResource) -> Option<Arc<StorageCache>> {
+        self.table().by_name.get(resource).and_then(|entry| entry.cache.clone())
+    }
+
     /// The API types.
     pub fn schema(&self) -> &Arc<Schema> {
         &self.0.schema

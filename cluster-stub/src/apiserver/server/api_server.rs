@@ -32,19 +32,18 @@ const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 /// What the server is made of.
 pub struct ApiServerConfig {
     /// Says who sends a request.
-    pub authenticator: Authenticator,
+    pub authenticator: Arc<Authenticator>,
     /// Says whether he may.
     pub authorizer: Arc<dyn Authorizer>,
     /// Answers what may go on.
     pub handler: Arc<dyn Handler>,
     /// Who follows along.
     pub story: Story,
+    /// Cancelled by `drain`; the handler may look at it.
+    pub draining: CancellationToken,
 }
 
-struct Inner {
-    config: ApiServerConfig,
-    draining: CancellationToken,
-}
+struct Inner(ApiServerConfig);
 
 /// The API server as a service over HTTP requests; clones are the same server.
 #[derive(Clone)]
@@ -52,24 +51,24 @@ pub struct ApiServer(Arc<Inner>);
 
 impl fmt::Debug for ApiServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ApiServer").field("draining", &self.0.draining.is_cancelled()).finish_non_exhaustive()
+        f.debug_struct("ApiServer").field("draining", &self.0.0.draining.is_cancelled()).finish_non_exhaustive()
     }
 }
 
 impl ApiServer {
     /// A server of these parts.
     pub fn new(config: ApiServerConfig) -> Self {
-        ApiServer(Arc::new(Inner { config, draining: CancellationToken::new() }))
+        ApiServer(Arc::new(Inner(config)))
     }
 
     /// Ends all streams (watches, logs) and refuses new ones; other requests are still answered.
     pub fn drain(&self) {
-        self.0.draining.cancel();
+        self.0.0.draining.cancel();
     }
 
     /// The authorizer, for those who ask on their own account (access reviews, escalation checks).
     pub fn authorizer(&self) -> &Arc<dyn Authorizer> {
-        &self.0.config.authorizer
+        &self.0.0.authorizer
     }
 
     async fn answer<B>(self, request: Request<B>) -> Response<Body>
@@ -91,7 +90,7 @@ impl ApiServer {
         let headers = response.headers_mut();
         headers.insert(AUDIT_ID, audit_id);
         headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
-        response.map(|body| body.until(self.0.draining.clone()))
+        response.map(|body| body.until(self.0.0.draining.clone()))
     }
 
     async fn guarded<B>(&self, request: Request<B>) -> Response<Body>
@@ -104,7 +103,7 @@ impl ApiServer {
             Err(error) => return response::text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
         };
         if is_long_running(&info) {
-            if self.0.draining.is_cancelled() {
+            if self.0.0.draining.is_cancelled() {
                 return response::status(&ApiError::unavailable("the server is shutting down"));
             }
             return self.filtered(request, info).await;
@@ -141,7 +140,7 @@ impl ApiServer {
             Ok(admitted) => admitted,
             Err(error) => return response::status(&error),
         };
-        self.0.config.handler.handle(AuthorizedRequest { info, user, parts, body, received }).await
+        self.0.0.handler.handle(AuthorizedRequest { info, user, parts, body, received }).await
     }
 
     async fn authenticate(&self, parts: &mut http::request::Parts, now: Timestamp) -> Result<Arc<UserInfo>, ApiError> {
@@ -149,7 +148,7 @@ impl ApiServer {
             return Ok(user.clone());
         }
         let peer = parts.extensions.get::<PeerCertificates>();
-        let user = self.0.config.authenticator.authenticate(&parts.headers, peer, now).await?;
+        let user = self.0.0.authenticator.authenticate(&parts.headers, peer, now).await?;
         parts.headers.remove(AUTHORIZATION);
         Ok(Arc::new(user))
     }
@@ -161,7 +160,7 @@ impl ApiServer {
         info: &RequestInfo,
         user: Arc<UserInfo>,
     ) -> Result<Arc<UserInfo>, ApiError> {
-        let authorizer = self.0.config.authorizer.as_ref();
+        let authorizer = self.0.0.authorizer.as_ref();
         let user = match wanted_user(headers)? {
             None => user,
             Some(wanted) => Arc::new(impersonate(&wanted, &attributes(info, &user), authorizer)?),
@@ -184,7 +183,7 @@ impl ApiServer {
         if !info.is_resource_request || matches!(info.verb.as_str(), "get" | "list" | "watch") {
             return;
         }
-        self.0.config.story.tell(|| Step {
+        self.0.0.story.tell(|| Step {
             at: Instant::now(),
             component: Component::ApiServer,
             stage,
@@ -287,17 +286,18 @@ mod tests {
         let verifier = || CertificateVerifier::new(authority.certificate()).unwrap();
         let tokens = "admin,root,0,system:masters\njane,jane,1,\n";
         ApiServer::new(ApiServerConfig {
-            authenticator: Authenticator {
+            authenticator: Arc::new(Authenticator {
                 client_certificates: verifier(),
                 front_proxy: verifier(),
                 request_header: RequestHeaderConfig::default(),
                 token_file: TokenFile::parse(tokens, Path::new("tokens")).unwrap(),
                 service_accounts: ServiceAccountTokens::new(watch::channel(None).1),
                 getter: Arc::new(Nothing),
-            },
+            }),
             authorizer: Arc::new(PrivilegedGroups),
             handler: Arc::new(Echo),
             story: Story::silent(),
+            draining: CancellationToken::new(),
         })
     }
 

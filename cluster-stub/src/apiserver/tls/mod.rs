@@ -6,7 +6,7 @@ mod authority;
 mod pki;
 mod signing_key;
 
-pub use acceptor::server_config;
+pub use acceptor::{ServerConfigError, server_config};
 pub use authority::{CertificateAuthority, CertificateError, IssuedCertificate, Validity};
 pub use pki::{Pki, PkiError};
 pub use signing_key::{SigningKey, SigningKeyError};

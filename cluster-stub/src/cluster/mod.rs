@@ -1,0 +1,161 @@
+//! A whole cluster in this process: store, API server, controllers and kubelets, wired and started in order. Knows how
+//! the parts are put together, and nothing of what they do.
+
+mod api;
+mod error;
+mod host;
+mod options;
+mod service_range;
+
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+pub use error::StartError;
+pub use options::ClusterOptions;
+
+use crate::apiserver::authn::UserInfo;
+use crate::apiserver::authn::user::{NODE_USER_PREFIX, SERVICE_ACCOUNT_PREFIX};
+use crate::apiserver::lookup::Lookup;
+use crate::apiserver::server::ApiServer;
+use crate::controllers::{self, ControllerOptions, Controllers, SigningCa};
+use crate::kubelet::{self, FLEET_IDENTITY, KubeletOptions, Kubelets};
+
+/// A running cluster. [`Cluster::shutdown`] ends it in order; dropping it leaves the rest to the runtime.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), cluster_stub::cluster::StartError> {
+/// use cluster_stub::cluster::{Cluster, ClusterOptions};
+/// let cluster = Cluster::start(ClusterOptions::default()).await?;
+/// std::fs::write("kubeconfig", cluster.kubeconfig()).ok();
+/// cluster.shutdown().await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Cluster {
+    server: ApiServer,
+    server_url: String,
+    kubeconfig: String,
+    lookup: Lookup,
+    stop: CancellationToken,
+    tasks: Vec<JoinHandle<()>>,
+    controllers: Option<Controllers>,
+    kubelets: Option<Kubelets>,
+}
+
+impl Cluster {
+    /// Starts the API server and, when the objects that every cluster has are there, the rest. The API server answers
+    /// from the moment this returns; nodes become ready and controllers begin a little later.
+    ///
+    /// # Errors
+    /// [`StartError`], with nothing left running.
+    pub async fn start(options: ClusterOptions) -> Result<Self, StartError> {
+        let api::Api { server, server_url, kubeconfig, lookup, connections, pki, stop, tasks } =
+            api::start(&options).await?;
+        let clients = {
+            let server = server.clone();
+            move |user: &str| server.client(user_of(user))
+        };
+        let controllers = options.controllers.then(|| {
+            let authority = pki.cluster_authority();
+            let mut controller_options = ControllerOptions::default();
+            controller_options.root_ca_pem = Some(authority.certificate_pem().to_owned());
+            controller_options.signing_ca = Some(SigningCa {
+                certificate_pem: authority.certificate_pem().to_owned(),
+                key_pem: authority.key_pem(),
+            });
+            controllers::start(clients.clone(), controller_options, options.story.clone())
+        });
+        let kubelets = options.kubelet.then(|| {
+            let kubelet_options = KubeletOptions { nodes: options.nodes.clone(), ..KubeletOptions::default() };
+            kubelet::start(clients.clone(), kubelet_options, options.story.clone())
+        });
+        if let Some(kubelets) = &kubelets {
+            // The slot is empty: this is the only place that fills it.
+            let _ = connections.logs.set(kubelets.log_source());
+        }
+        Ok(Cluster { server, server_url, kubeconfig, lookup, stop, tasks, controllers, kubelets })
+    }
+
+    /// Where the API server listens, e.g. `https://127.0.0.1:6443`.
+    pub fn server_url(&self) -> &str {
+        &self.server_url
+    }
+
+    /// A kubeconfig whose user is in `system:masters`. It holds a private key: store it for its owner only.
+    pub fn kubeconfig(&self) -> String {
+        self.kubeconfig.clone()
+    }
+
+    /// A client in this process, without a socket, that acts as `user`. What `user` may do is authorized as for anybody.
+    pub fn client(&self, user: UserInfo) -> kube::Client {
+        self.server.client(user)
+    }
+
+    /// The API server as a tower service, for tests that look at single requests.
+    pub fn server(&self) -> &ApiServer {
+        &self.server
+    }
+
+    /// Ends kubelets and controllers, then the API server with its connections, then the store. What was acknowledged
+    /// is on disk if there is a data directory.
+    pub async fn shutdown(mut self) {
+        if let Some(kubelets) = self.kubelets.take() {
+            kubelets.shutdown().await;
+        }
+        if let Some(controllers) = self.controllers.take() {
+            controllers.shutdown().await;
+        }
+        self.server.drain();
+        self.stop.cancel();
+        for task in std::mem::take(&mut self.tasks) {
+            // A task that panicked has nothing left to end.
+            let _ = task.await;
+        }
+        self.lookup.clear();
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.server.drain();
+        self.stop.cancel();
+        self.lookup.clear();
+    }
+}
+
+/// The user of a component's name, with the groups that authentication would give it.
+fn user_of(name: &str) -> UserInfo {
+    if name == FLEET_IDENTITY {
+        return UserInfo::admin(name);
+    }
+    if let Some(node) = name.strip_prefix(NODE_USER_PREFIX) {
+        return UserInfo::node(node);
+    }
+    match name.strip_prefix(SERVICE_ACCOUNT_PREFIX).and_then(|rest| rest.split_once(':')) {
+        Some((namespace, account)) => UserInfo::service_account(namespace, account),
+        None => UserInfo::authenticated(name, [""; 0]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn components_get_the_groups_of_their_names() {
+        let cases = [
+            ("system:node:n1", "system:nodes,system:authenticated"),
+            (
+                "system:serviceaccount:kube-system:job-controller",
+                "system:serviceaccounts,system:serviceaccounts:kube-system,system:authenticated",
+            ),
+            ("system:kube-controller-manager", "system:authenticated"),
+            (FLEET_IDENTITY, "system:masters,system:authenticated"),
+        ];
+        for (name, groups) in cases {
+            let user = user_of(name);
+            assert_eq!((user.name.as_str(), user.groups.join(",").as_str()), (name, groups));
+        }
+    }
+}
