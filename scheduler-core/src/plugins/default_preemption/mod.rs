@@ -16,6 +16,8 @@ use crate::model::{Pod, PreemptionPolicy};
 
 mod candidates;
 mod select;
+#[cfg(test)]
+mod tests;
 
 pub use candidates::{Candidate, DryRunFailure, DryRuns, Preemptor};
 pub use select::best_candidates;
@@ -209,22 +211,4 @@ fn draw(seed: u64, n: usize) -> usize {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     usize::try_from((x ^ (x >> 31)) % n as u64).expect("the rest is below n, a usize")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::DefaultPreemption;
-    use crate::config::args::DefaultPreemptionArgs;
-
-    #[test]
-    fn the_number_of_candidates_is_the_share_or_the_minimum_never_more_than_the_nodes() {
-        let cases = [(10, 100, 50, 50), (10, 100, 500, 100), (10, 100, 5_000, 500), (0, 1, 10, 1), (100, 0, 7, 7)];
-        for (percentage, absolute, n_nodes, want) in cases {
-            let plugin = DefaultPreemption::new(DefaultPreemptionArgs {
-                min_candidate_nodes_percentage: percentage,
-                min_candidate_nodes_absolute: absolute,
-            });
-            assert_eq!(plugin.n_candidates(n_nodes), want, "{percentage} % or {absolute} of {n_nodes}");
-        }
-    }
 }
