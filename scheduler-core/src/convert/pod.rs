@@ -1,0 +1,157 @@
+//! Pods.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1 as api;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::affinity::{affinity, spread_constraint};
+use super::node::taint_effect;
+use super::pod_resources::pod_resources;
+use super::volume::pod_volume;
+use super::{ConvertError, labels, non_empty, text, time};
+use crate::model::{
+    Container, HostPort, OwnerReference, Pod, PodPhase, PreemptionPolicy, TaintEffect, Toleration,
+    TolerationOperator,
+};
+
+impl TryFrom<&api::Pod> for Pod {
+    type Error = ConvertError;
+
+    fn try_from(pod: &api::Pod) -> Result<Self, ConvertError> {
+        let meta = &pod.metadata;
+        let default_spec = api::PodSpec::default();
+        let default_status = api::PodStatus::default();
+        let spec = pod.spec.as_ref().unwrap_or(&default_spec);
+        let status = pod.status.as_ref().unwrap_or(&default_status);
+        let namespace = text(meta.namespace.as_ref());
+        let pod_labels = labels(meta.labels.as_ref());
+        let resources = pod_resources(spec, status).map_err(|error| error.on("Pod", meta))?;
+        Ok(Self {
+            name: text(meta.name.as_ref()),
+            uid: text(meta.uid.as_ref()),
+            resource_version: text(meta.resource_version.as_ref()),
+            generation: meta.generation.unwrap_or(0),
+            creation_timestamp: time(meta.creation_timestamp.as_ref()),
+            deletion_timestamp: time(meta.deletion_timestamp.as_ref()),
+            controller: controller(meta),
+            scheduler_name: non_empty(spec.scheduler_name.as_ref()).unwrap_or_else(|| "default-scheduler".into()),
+            node_name: non_empty(spec.node_name.as_ref()),
+            priority: spec.priority.unwrap_or(0),
+            preemption_policy: match spec.preemption_policy.as_deref() {
+                Some("Never") => PreemptionPolicy::Never,
+                _ => PreemptionPolicy::PreemptLowerPriority,
+            },
+            scheduling_gates: spec.scheduling_gates.iter().flatten().map(|gate| gate.name.as_str().into()).collect(),
+            node_selector: labels(spec.node_selector.as_ref()),
+            affinity: spec.affinity.as_ref().map(|pod_affinity| Box::new(affinity(pod_affinity, &namespace))),
+            tolerations: spec.tolerations.iter().flatten().filter_map(toleration).collect(),
+            topology_spread_constraints: spec
+                .topology_spread_constraints
+                .iter()
+                .flatten()
+                .map(|constraint| spread_constraint(constraint, &pod_labels))
+                .collect(),
+            volumes: spec.volumes.iter().flatten().map(pod_volume).collect(),
+            containers: containers(spec),
+            host_ports: host_ports(spec),
+            resource_claims: spec.resource_claims.iter().flatten().map(|claim| claim.name.as_str().into()).collect(),
+            required_node_features: required_node_features(spec),
+            resources,
+            phase: match status.phase.as_deref() {
+                Some("Running") => PodPhase::Running,
+                Some("Succeeded") => PodPhase::Succeeded,
+                Some("Failed") => PodPhase::Failed,
+                Some("Unknown") => PodPhase::Unknown,
+                _ => PodPhase::Pending,
+            },
+            nominated_node_name: non_empty(status.nominated_node_name.as_ref()),
+            start_time: time(status.start_time.as_ref()),
+            preempted_by_scheduler: status.conditions.iter().flatten().any(|condition| {
+                condition.type_ == "DisruptionTarget"
+                    && condition.status == "True"
+                    && condition.reason.as_deref() == Some("PreemptionByScheduler")
+            }),
+            labels: pod_labels,
+            namespace,
+        })
+    }
+}
+
+fn controller(meta: &ObjectMeta) -> Option<OwnerReference> {
+    let owner = meta.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))?;
+    Some(OwnerReference {
+        api_version: owner.api_version.as_str().into(),
+        kind: owner.kind.as_str().into(),
+        name: owner.name.as_str().into(),
+        uid: owner.uid.as_str().into(),
+    })
+}
+
+/// `None` for an effect that does not exist: such a toleration tolerates nothing.
+fn toleration(toleration: &api::Toleration) -> Option<Toleration> {
+    let effect: Option<TaintEffect> = match toleration.effect.as_deref() {
+        None | Some("") => None,
+        Some(effect) => Some(taint_effect(effect)?),
+    };
+    Some(Toleration {
+        key: text(toleration.key.as_ref()),
+        operator: match toleration.operator.as_deref() {
+            None | Some("" | "Equal") => TolerationOperator::Equal,
+            Some("Exists") => TolerationOperator::Exists,
+            Some(_) => TolerationOperator::Unknown,
+        },
+        value: text(toleration.value.as_ref()),
+        effect,
+    })
+}
+
+fn containers(spec: &api::PodSpec) -> Box<[Container]> {
+    let container = |container: &api::Container, init| Container {
+        name: container.name.as_str().into(),
+        image: text(container.image.as_ref()),
+        init,
+    };
+    spec.containers
+        .iter()
+        .map(|c| container(c, false))
+        .chain(spec.init_containers.iter().flatten().map(|c| container(c, true)))
+        .collect()
+}
+
+/// Host ports of containers and sidecars; plain init containers are done before the pod serves.
+/// Upstream: scheduler/util `GetHostPorts` (v1.36.2).
+fn host_ports(spec: &api::PodSpec) -> Box<[HostPort]> {
+    let sidecars =
+        spec.init_containers.iter().flatten().filter(|c| c.restart_policy.as_deref() == Some("Always"));
+    spec.containers
+        .iter()
+        .chain(sidecars)
+        .flat_map(|container| container.ports.iter().flatten())
+        .filter_map(|port| {
+            Some(HostPort {
+                ip: non_empty(port.host_ip.as_ref()).unwrap_or_else(|| Arc::from("0.0.0.0")),
+                protocol: non_empty(port.protocol.as_ref()).unwrap_or_else(|| Arc::from("TCP")),
+                port: u16::try_from(port.host_port?).ok().filter(|port| *port != 0)?,
+            })
+        })
+        .collect()
+}
+
+/// Upstream: component-helpers/nodedeclaredfeatures features (v1.36.2).
+fn required_node_features(spec: &api::PodSpec) -> Box<[&'static str]> {
+    let mut features = Vec::new();
+    let restarts_all = spec
+        .containers
+        .iter()
+        .chain(spec.init_containers.iter().flatten())
+        .flat_map(|container| container.restart_policy_rules.iter().flatten())
+        .any(|rule| rule.action == "RestartAllContainers");
+    if restarts_all {
+        features.push("RestartAllContainersOnContainerExits");
+    }
+    if spec.host_network == Some(true) && spec.host_users == Some(false) {
+        features.push("UserNamespacesHostNetworkSupport");
+    }
+    features.into()
+}
