@@ -216,6 +216,19 @@ impl Objects {
         self.device_classes.get(name)
     }
 
+    /// The device class that backs an extended resource, by the class's own statement or by the resource's name.
+    /// Upstream: dynamic-resource-allocation `DeviceClassResolver.GetDeviceClass` (v1.36.2).
+    #[must_use]
+    pub fn device_class_for(&self, resource: &str) -> Option<&Arc<DeviceClass>> {
+        if self.device_classes.is_empty() {
+            return None;
+        }
+        if let Some(name) = resource.strip_prefix("deviceclass.resource.kubernetes.io/") {
+            return self.device_classes.get(name);
+        }
+        self.device_classes.values().find(|class| class.extended_resource_name.as_deref() == Some(resource))
+    }
+
     /// All device classes.
     pub fn device_classes(&self) -> impl Iterator<Item = &Arc<DeviceClass>> {
         self.device_classes.values()

@@ -77,15 +77,14 @@ pub(super) fn spread_constraint(
         let value = pod_labels.get(key)?;
         Some(Requirement { key: key.as_str().into(), operator: Operator::In, values: [Arc::clone(value)].into() })
     });
-    let by_keys: Vec<Requirement> = by_keys.collect();
+    // An absent selector selects nothing, whatever keys are listed.
     let mut selector = label_selector(constraint.label_selector.as_ref());
-    if !by_keys.is_empty() {
-        // Also an absent selector: the labels then select alone.
-        let mut requirements = selector.requirements().to_vec();
-        requirements.extend(by_keys);
-        requirements.sort();
-        requirements.dedup();
-        selector = Selector::All(requirements.into());
+    if let Selector::All(requirements) = &mut selector {
+        let mut all = requirements.to_vec();
+        all.extend(by_keys);
+        all.sort();
+        all.dedup();
+        *requirements = all.into();
     }
     TopologySpreadConstraint {
         max_skew: constraint.max_skew,

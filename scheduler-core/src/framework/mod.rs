@@ -12,6 +12,7 @@ mod event;
 mod extender;
 mod filters;
 mod fit_error;
+mod normalize;
 mod outcome;
 mod plugin;
 mod profile;
@@ -28,6 +29,7 @@ pub use event::{ActionType, ClusterEvent, EventFilter, EventResource, Hint};
 pub use extender::{Extender, ExtenderFilterResult};
 pub use filters::{Filters, RejectedBy};
 pub use fit_error::FitError;
+pub use normalize::default_normalize_score;
 pub use outcome::{
     FilterStatus, PermitStatus, PluginError, PostFilterStatus, PreEnqueueStatus, PreFilterStatus, PreScoreStatus,
     Reason, Reasons, ReserveStatus, Result,

@@ -196,4 +196,29 @@ impl Pod {
     pub fn required_affinity(&self) -> &[super::AffinityTerm] {
         self.affinity.as_deref().map_or(&[], |affinity| &affinity.required_pod)
     }
+
+    /// Whether a node satisfies `spec.nodeSelector` and the required node affinity.
+    /// Upstream: component-helpers nodeaffinity `GetRequiredNodeAffinity(pod).Match(node)` (v1.36.2).
+    #[must_use]
+    pub fn selects_node(&self, node: &super::Node) -> bool {
+        self.node_selector.iter().all(|(key, value)| node.labels.get(key) == Some(value))
+            && self
+                .affinity
+                .as_deref()
+                .and_then(|affinity| affinity.required_node.as_deref())
+                .is_none_or(|selector| selector.matches(&node.name, &node.labels))
+    }
+
+    /// Whether the pod tolerates every taint that forbids scheduling or evicts.
+    /// Upstream: component-helpers `FindMatchingUntoleratedTaint` with `DoNotScheduleTaintsFilterFunc` (v1.36.2).
+    #[must_use]
+    pub fn tolerates_all(&self, taints: &[super::Taint]) -> bool {
+        taints.iter().filter(|taint| taint.forbids_scheduling()).all(|taint| self.tolerates(taint))
+    }
+
+    /// Whether one of the tolerations covers the taint.
+    #[must_use]
+    pub fn tolerates(&self, taint: &super::Taint) -> bool {
+        self.tolerations.iter().any(|toleration| toleration.tolerates(taint))
+    }
 }

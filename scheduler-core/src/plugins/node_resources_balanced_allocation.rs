@@ -1,0 +1,70 @@
+//! NodeResourcesBalancedAllocation: prefers nodes on which the pod evens out the use of resources.
+//! Upstream: plugins/noderesources/balanced_allocation.go (v1.36.2).
+
+use super::resource_allocation::{AllocationScorer, Inputs, Strategy};
+use crate::cache::{NodeIdx, NodeView};
+use crate::config::args::NodeResourcesBalancedAllocationArgs;
+use crate::framework::{Cycle, CycleState, Plugin, PreScoreStatus, Result, ScorePlugin};
+
+/// Scores `50 + (50 + S(with the pod) − S(without)) / 2`, where S is 100 for even use.
+#[derive(Debug)]
+pub struct NodeResourcesBalancedAllocation {
+    scorer: AllocationScorer,
+}
+
+impl NodeResourcesBalancedAllocation {
+    /// Name in configurations.
+    pub const NAME: &'static str = "NodeResourcesBalancedAllocation";
+
+    /// Takes the resources from the arguments.
+    #[must_use]
+    pub fn new(args: &NodeResourcesBalancedAllocationArgs) -> Self {
+        Self { scorer: AllocationScorer::new(Strategy::Balanced, &args.resources) }
+    }
+}
+
+impl Plugin for NodeResourcesBalancedAllocation {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+}
+
+impl ScorePlugin for NodeResourcesBalancedAllocation {
+    type State = Inputs;
+
+    fn pre_score(&self, cycle: Cycle<'_>, _: &[NodeIdx], _: &CycleState) -> Result<PreScoreStatus<Inputs>> {
+        Ok(match self.scorer.inputs_for_balance(cycle.pod, cycle.snapshot.resources()) {
+            Some(inputs) => PreScoreStatus::Success(inputs),
+            None => PreScoreStatus::Skip,
+        })
+    }
+
+    fn score(&self, state: Option<&Inputs>, cycle: Cycle<'_>, _: &CycleState, node: NodeView<'_>) -> Result<i64> {
+        Ok(match state {
+            Some(inputs) => self.scorer.score(inputs, node),
+            None => self
+                .scorer
+                .inputs_for_balance(cycle.pod, cycle.snapshot.resources())
+                .map_or(0, |inputs| self.scorer.score(&inputs, node)),
+        })
+    }
+
+    fn score_chunk(
+        &self,
+        state: Option<&Inputs>,
+        cycle: Cycle<'_>,
+        _: &CycleState,
+        nodes: &[NodeIdx],
+        scores: &mut [i64],
+    ) -> Result<()> {
+        let columns = cycle.snapshot.resources();
+        match state {
+            Some(inputs) => self.scorer.score_chunk(inputs, columns, nodes, scores),
+            None => match self.scorer.inputs_for_balance(cycle.pod, columns) {
+                Some(inputs) => self.scorer.score_chunk(&inputs, columns, nodes, scores),
+                None => scores.fill(0),
+            },
+        }
+        Ok(())
+    }
+}

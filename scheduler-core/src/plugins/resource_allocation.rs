@@ -1,0 +1,313 @@
+//! Scoring by allocation, shared by NodeResourcesFit and NodeResourcesBalancedAllocation: inputs and formulas.
+//! Upstream: plugins/noderesources/{resource_allocation,least_allocated,most_allocated,requested_to_capacity_ratio,balanced_allocation}.go (v1.36.2).
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::cache::{NodeIdx, NodeView, ResourceColumns, ResourceId};
+use crate::config::args::ResourceSpec;
+use crate::framework::MAX_NODE_SCORE;
+use crate::model::{Pod, is_scalar_resource};
+
+/// How use turns into a score.
+#[derive(Debug, Clone)]
+pub(super) enum Strategy {
+    /// The more is free, the better.
+    LeastAllocated,
+    /// The less is free, the better.
+    MostAllocated,
+    /// By a broken line of (utilisation 0..=100, score 0..=10).
+    RequestedToCapacityRatio(Box<[(i64, i64)]>),
+    /// The more evenly the resources are used with the pod than without, the better.
+    Balanced,
+}
+
+/// Scores nodes by one strategy over some resources.
+#[derive(Debug)]
+pub(super) struct AllocationScorer {
+    strategy: Strategy,
+    resources: Vec<(Arc<str>, i64)>,
+}
+
+/// Which of a node's two sums of requests counts.
+#[derive(Debug, Clone, Copy)]
+enum Usage {
+    /// The real one.
+    Requested,
+    /// With defaults for containers that name no CPU.
+    NonZeroMilliCpu,
+    /// With defaults for containers that name no memory.
+    NonZeroMemory,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Input {
+    id: ResourceId,
+    usage: Usage,
+    request: i64,
+    weight: i64,
+}
+
+/// The resources that a score of one pod looks at, resolved to columns.
+#[derive(Debug)]
+pub struct Inputs(SmallVec<[Input; 2]>);
+
+impl AllocationScorer {
+    pub(super) fn new(strategy: Strategy, resources: &[ResourceSpec]) -> Self {
+        let strategy = match strategy {
+            Strategy::RequestedToCapacityRatio(shape) => Strategy::RequestedToCapacityRatio(
+                shape.iter().map(|(utilization, score)| (*utilization, score * (MAX_NODE_SCORE / 10))).collect(),
+            ),
+            other => other,
+        };
+        Self {
+            strategy,
+            resources: resources.iter().map(|spec| (spec.name.as_str().into(), spec.weight)).collect(),
+        }
+    }
+
+    /// Requests with the defaults of scoring, pod-level ones ignored.
+    pub(super) fn inputs_for_scoring(&self, pod: &Pod, columns: &ResourceColumns) -> Inputs {
+        self.inputs(columns, |name| match name {
+            "cpu" => (pod.resources.scoring_milli_cpu, Usage::NonZeroMilliCpu),
+            "memory" => (pod.resources.scoring_memory, Usage::NonZeroMemory),
+            other => (pod.resources.scoring().get(other), Usage::Requested),
+        })
+    }
+
+    /// Real requests. `None` when the pod asks for none of the resources.
+    pub(super) fn inputs_for_balance(&self, pod: &Pod, columns: &ResourceColumns) -> Option<Inputs> {
+        let requests = pod.resources.used();
+        if self.resources.iter().all(|(name, _)| requests.get(name) == 0) {
+            return None;
+        }
+        Some(self.inputs(columns, |name| (requests.get(name), Usage::Requested)))
+    }
+
+    fn inputs(&self, columns: &ResourceColumns, request: impl Fn(&str) -> (i64, Usage)) -> Inputs {
+        Inputs(
+            self.resources
+                .iter()
+                .filter(|(name, _)| name.as_ref() != "pods")
+                .filter_map(|(name, weight)| {
+                    let (request, usage) = request(name);
+                    if request == 0 && is_scalar_resource(name) {
+                        return None;
+                    }
+                    Some(Input { id: columns.id(name)?, usage, request, weight: *weight })
+                })
+                .collect(),
+        )
+    }
+
+    pub(super) fn score(&self, inputs: &Inputs, node: NodeView<'_>) -> i64 {
+        let usage = |input: &Input| match input.usage {
+            Usage::Requested => node.requested(input.id),
+            Usage::NonZeroMilliCpu => node.non_zero_milli_cpu(),
+            Usage::NonZeroMemory => node.non_zero_memory(),
+        };
+        let used = inputs
+            .0
+            .iter()
+            .map(|input| Used {
+                allocatable: node.allocatable(input.id),
+                without_pod: usage(input),
+                with_pod: usage(input).wrapping_add(input.request),
+                weight: input.weight,
+            })
+            .filter(|used| used.allocatable != 0);
+        self.score_used(used)
+    }
+
+    pub(super) fn score_chunk(&self, inputs: &Inputs, columns: &ResourceColumns, nodes: &[NodeIdx], scores: &mut [i64]) {
+        let resolved: SmallVec<[(&Input, &[i64], &[i64]); 2]> = inputs
+            .0
+            .iter()
+            .map(|input| {
+                let usage = match input.usage {
+                    Usage::Requested => columns.requested(input.id),
+                    Usage::NonZeroMilliCpu => columns.non_zero_milli_cpu(),
+                    Usage::NonZeroMemory => columns.non_zero_memory(),
+                };
+                (input, columns.allocatable(input.id), usage)
+            })
+            .collect();
+        for (score, node) in scores.iter_mut().zip(nodes) {
+            let slot = node.slot();
+            let used = resolved
+                .iter()
+                .map(|(input, allocatable, usage)| Used {
+                    allocatable: allocatable[slot],
+                    without_pod: usage[slot],
+                    with_pod: usage[slot].wrapping_add(input.request),
+                    weight: input.weight,
+                })
+                .filter(|used| used.allocatable != 0);
+            *score = self.score_used(used);
+        }
+    }
+
+    #[inline]
+    fn score_used(&self, used: impl Iterator<Item = Used> + Clone) -> i64 {
+        match &self.strategy {
+            Strategy::LeastAllocated => mean(used, Used::least_allocated),
+            Strategy::MostAllocated => mean(used, Used::most_allocated),
+            Strategy::RequestedToCapacityRatio(shape) => rounded_mean(used, |used| used.by_ratio(shape)),
+            Strategy::Balanced => {
+                let with_pod = balance(used.clone().map(|used| used.fraction(used.with_pod)));
+                let without_pod = balance(used.map(|used| used.fraction(used.without_pod)));
+                MAX_NODE_SCORE / 2 + (MAX_NODE_SCORE / 2 + with_pod - without_pod) / 2
+            }
+        }
+    }
+}
+
+/// One resource of one node.
+#[derive(Clone, Copy)]
+struct Used {
+    allocatable: i64,
+    without_pod: i64,
+    with_pod: i64,
+    weight: i64,
+}
+
+impl Used {
+    #[inline]
+    fn least_allocated(self) -> i64 {
+        if self.with_pod > self.allocatable {
+            return 0;
+        }
+        percent(self.allocatable.wrapping_sub(self.with_pod), self.allocatable)
+    }
+
+    #[inline]
+    fn most_allocated(self) -> i64 {
+        percent(self.with_pod.min(self.allocatable), self.allocatable)
+    }
+
+    fn by_ratio(self, shape: &[(i64, i64)]) -> i64 {
+        if self.with_pod > self.allocatable {
+            return broken_line(shape, 100);
+        }
+        broken_line(shape, percent(self.with_pod, self.allocatable))
+    }
+
+    #[inline]
+    #[expect(clippy::cast_precision_loss, reason = "upstream computes in float64, too")]
+    fn fraction(self, used: i64) -> f64 {
+        (used as f64 / self.allocatable as f64).min(1.0)
+    }
+}
+
+/// `100·part/whole`, truncated; wraps where upstream's int64 wraps.
+#[inline]
+#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "exact below 2^52, as the test shows")]
+fn percent(part: i64, whole: i64) -> i64 {
+    const EXACT: u64 = 1 << 52;
+    let scaled = part.wrapping_mul(MAX_NODE_SCORE);
+    if scaled.unsigned_abs() < EXACT && whole.unsigned_abs() < EXACT {
+        // Correctly rounded division of integers below 2^52 never rounds up to the next integer: much faster than idiv.
+        (scaled as f64 / whole as f64) as i64
+    } else {
+        scaled.wrapping_div(whole)
+    }
+}
+
+/// Linear between the points, constant outside. Upstream: helper `BuildBrokenLinearFunction`.
+fn broken_line(shape: &[(i64, i64)], utilization: i64) -> i64 {
+    let Some(next) = shape.iter().position(|(at, _)| utilization <= *at) else {
+        return shape.last().map_or(0, |(_, score)| *score);
+    };
+    let (next_at, next_score) = shape[next];
+    let Some((at, score)) = next.checked_sub(1).map(|before| shape[before]) else { return next_score };
+    score + (next_score - score) * (utilization - at) / (next_at - at)
+}
+
+#[inline]
+fn mean(used: impl Iterator<Item = Used>, score: impl Fn(Used) -> i64) -> i64 {
+    let (mut sum, mut weights) = (0_i64, 0_i64);
+    for used in used {
+        sum = sum.wrapping_add(score(used).wrapping_mul(used.weight));
+        weights += used.weight;
+    }
+    if weights == 0 { 0 } else { sum / weights }
+}
+
+/// Resources that score nothing leave the mean.
+#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "upstream computes in float64, too")]
+fn rounded_mean(used: impl Iterator<Item = Used>, score: impl Fn(Used) -> i64) -> i64 {
+    let (mut sum, mut weights) = (0_i64, 0_i64);
+    for used in used {
+        let score = score(used);
+        if score > 0 {
+            sum = sum.wrapping_add(score.wrapping_mul(used.weight));
+            weights += used.weight;
+        }
+    }
+    if weights == 0 { 0 } else { (sum as f64 / weights as f64).round() as i64 }
+}
+
+/// 100 when all fractions are equal, less the more they deviate.
+#[inline]
+#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "upstream computes in float64, too")]
+fn balance(fractions: impl Iterator<Item = f64> + Clone) -> i64 {
+    let (mut n, mut total, mut first_two) = (0_usize, 0.0, [0.0; 2]);
+    for fraction in fractions.clone() {
+        if n < 2 {
+            first_two[n] = fraction;
+        }
+        total += fraction;
+        n += 1;
+    }
+    let deviation = match n {
+        0 | 1 => 0.0,
+        2 => ((first_two[0] - first_two[1]) / 2.0_f64).abs(),
+        _ => {
+            let mean = total / n as f64;
+            let squares: f64 = fractions.fold(0.0, |sum, fraction| sum + (fraction - mean) * (fraction - mean));
+            (squares / n as f64).sqrt()
+        }
+    };
+    ((1.0 - deviation) * MAX_NODE_SCORE as f64) as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn percent_equals_integer_division(part in any::<i64>(), whole in any::<i64>(), shift in 0_u32..63) {
+            let (part, whole) = (part >> shift, whole >> shift);
+            prop_assume!(whole != 0);
+            prop_assert_eq!(percent(part, whole), part.wrapping_mul(100).wrapping_div(whole));
+        }
+
+        #[test]
+        fn percent_is_exact_just_below_an_integer(whole in 1_i64..1 << 44, score in 0_i64..=100) {
+            let part = whole / 100 * score;
+            for part in [part - 1, part, part + 1] {
+                prop_assert_eq!(percent(part, whole), part * 100 / whole);
+            }
+        }
+    }
+
+    #[test]
+    fn the_broken_line_is_constant_outside_its_points() {
+        let shape = [(20, 0), (80, 60)];
+        for (utilization, want) in [(0, 0), (20, 0), (50, 30), (80, 60), (100, 60)] {
+            assert_eq!(broken_line(&shape, utilization), want);
+        }
+    }
+
+    #[test]
+    fn balance_of_none_one_two_and_three_fractions() {
+        assert_eq!(balance([].into_iter()), 100);
+        assert_eq!(balance([0.3].into_iter()), 100);
+        assert_eq!(balance([1.0, 0.0].into_iter()), 50);
+        assert_eq!(balance([0.5, 0.5, 0.5].into_iter()), 100);
+    }
+}

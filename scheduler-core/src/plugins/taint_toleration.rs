@@ -1,0 +1,134 @@
+//! TaintToleration: keeps pods off tainted nodes, and prefers nodes with fewer soft taints.
+//! Upstream: plugins/tainttoleration (v1.36.2).
+
+use smallvec::SmallVec;
+
+use crate::cache::{Candidates, NodeIdx, NodeView};
+use crate::framework::{
+    ActionType, ClusterEvent, ClusterView, Cycle, CycleState, EnqueueExtensions, EventFilter, EventResource,
+    FilterPlugin, FilterStatus, Hint, Plugin, PluginError, PreScoreStatus, Reason, Result, ScorePlugin,
+    default_normalize_score,
+};
+use crate::model::{Object, Pod, Taint, TaintEffect, Toleration};
+
+/// Compares taints with tolerations.
+#[derive(Debug, Default)]
+pub struct TaintToleration;
+
+impl TaintToleration {
+    /// Name in configurations.
+    pub const NAME: &'static str = "TaintToleration";
+}
+
+impl Plugin for TaintToleration {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+}
+
+impl FilterPlugin for TaintToleration {
+    type State = ();
+
+    fn filter(&self, _: Option<&()>, cycle: Cycle<'_>, node: NodeView<'_>) -> Result<FilterStatus> {
+        Ok(FilterStatus::resolvable_never_unless(cycle.pod.tolerates_all(node.taints())))
+    }
+
+    /// Decides once per class of taints.
+    fn filter_chunk(&self, _: Option<&()>, cycle: Cycle<'_>, nodes: &mut Candidates<'_>) -> Result<()> {
+        let taints = cycle.snapshot.taints();
+        let tolerated: SmallVec<[bool; 32]> =
+            taints.classes().map(|class| cycle.pod.tolerates_all(class)).collect();
+        if tolerated.iter().any(|tolerated| !tolerated) {
+            let of_slots = taints.of_slots();
+            nodes.retain_dense(|slot| tolerated[of_slots[slot] as usize]);
+        }
+        Ok(())
+    }
+
+    fn reasons(&self, _: Option<&()>, _: Cycle<'_>, _: NodeView<'_>, out: &mut Vec<Reason>) {
+        out.push("node(s) had untolerated taint(s)".into());
+    }
+}
+
+/// The tolerations that bear on soft taints.
+#[derive(Debug)]
+pub struct SoftTolerations(Vec<Toleration>);
+
+impl SoftTolerations {
+    fn n_intolerable(&self, taints: &[Taint]) -> i64 {
+        let n = taints
+            .iter()
+            .filter(|taint| taint.effect == TaintEffect::PreferNoSchedule)
+            .filter(|taint| !self.0.iter().any(|toleration| toleration.tolerates(taint)))
+            .count();
+        i64::try_from(n).unwrap_or(i64::MAX)
+    }
+}
+
+impl ScorePlugin for TaintToleration {
+    type State = SoftTolerations;
+
+    fn pre_score(&self, cycle: Cycle<'_>, _: &[NodeIdx], _: &CycleState) -> Result<PreScoreStatus<SoftTolerations>> {
+        let soft = cycle
+            .pod
+            .tolerations
+            .iter()
+            .filter(|toleration| toleration.effect.is_none_or(|effect| effect == TaintEffect::PreferNoSchedule));
+        Ok(PreScoreStatus::Success(SoftTolerations(soft.cloned().collect())))
+    }
+
+    fn score(&self, state: Option<&SoftTolerations>, _: Cycle<'_>, _: &CycleState, node: NodeView<'_>) -> Result<i64> {
+        Ok(state.ok_or_else(PluginError::not_found)?.n_intolerable(node.taints()))
+    }
+
+    fn score_chunk(
+        &self,
+        state: Option<&SoftTolerations>,
+        cycle: Cycle<'_>,
+        _: &CycleState,
+        nodes: &[NodeIdx],
+        scores: &mut [i64],
+    ) -> Result<()> {
+        let state = state.ok_or_else(PluginError::not_found)?;
+        let taints = cycle.snapshot.taints();
+        let by_class: SmallVec<[i64; 32]> = taints.classes().map(|class| state.n_intolerable(class)).collect();
+        if by_class.iter().all(|score| *score == 0) {
+            scores.fill(0);
+            return Ok(());
+        }
+        let of_slots = taints.of_slots();
+        for (score, node) in scores.iter_mut().zip(nodes) {
+            *score = by_class[of_slots[node.slot()] as usize];
+        }
+        Ok(())
+    }
+
+    fn normalize(&self, _: Option<&SoftTolerations>, _: Cycle<'_>, _: &[NodeIdx], scores: &mut [i64]) -> Result<()> {
+        default_normalize_score(true, scores);
+        Ok(())
+    }
+}
+
+impl EnqueueExtensions for TaintToleration {
+    fn events_to_register(&self) -> Vec<EventFilter> {
+        vec![
+            EventFilter::new(EventResource::Node, ActionType::ADD | ActionType::UPDATE_NODE_TAINT),
+            EventFilter::new(EventResource::Pod, ActionType::UPDATE_POD_TOLERATION),
+        ]
+    }
+
+    fn hint(&self, pod: &Pod, event: &ClusterEvent, _world: ClusterView<'_>) -> Result<Hint> {
+        let helps = match (&event.old, &event.new) {
+            (old, Some(Object::Node(new))) => {
+                let was_untolerated = match old {
+                    Some(Object::Node(old)) => !pod.tolerates_all(&old.taints),
+                    _ => true,
+                };
+                was_untolerated && pod.tolerates_all(&new.taints)
+            }
+            (_, Some(Object::Pod(new))) => new.uid == pod.uid,
+            _ => false,
+        };
+        Ok(if helps { Hint::Queue } else { Hint::Skip })
+    }
+}
