@@ -11,6 +11,7 @@ pub(crate) fn clear_bit(words: &mut [u64], at: usize) {
 }
 
 /// Whether bit `at` is set.
+#[cfg(test)]
 pub(crate) fn test_bit(words: &[u64], at: usize) -> bool {
     words[at / 64] >> (at % 64) & 1 == 1
 }

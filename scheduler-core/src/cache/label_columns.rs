@@ -155,9 +155,9 @@ mod tests {
         column.set(1, Some(&"b".into()));
         assert_eq!(column.id("a"), None);
         column.set(0, Some(&"c".into()));
-        assert_eq!(column.id("b"), Some(1));
-        assert_eq!(column.id("c"), Some(0));
+        assert_eq!(column.id("b"), Some(0));
+        assert_eq!(column.id("c"), Some(1));
         assert_eq!(column.n_ids(), 2);
-        assert_eq!(&column.values()[..3], [0, 1, LabelColumn::NONE]);
+        assert_eq!(&column.values()[..3], [1, 0, LabelColumn::NONE]);
     }
 }

@@ -263,6 +263,12 @@ impl Indexes<'_> {
         labels.ensure(key, live.map(|slot| (slot, &*nodes[slot])));
     }
 
+    /// Topology keys of the affinity terms that pods on nodes hold.
+    #[must_use]
+    pub fn affinity_topology_keys(&self) -> Vec<Arc<str>> {
+        self.snapshot.terms.topology_keys()
+    }
+
     /// Keeps a column of the pods that match.
     pub fn pod_count(&mut self, key: CountKey) {
         let Snapshot { counts, pods, .. } = &mut *self.snapshot;

@@ -1,5 +1,7 @@
 //! Pod affinity terms of the pods on nodes: each distinct term once, with the nodes that its owners run on.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 
 use super::NodeIdx;
@@ -88,6 +90,8 @@ impl TermCounts {
 /// The terms of all pods on nodes, by kind.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct AffinityTerms {
+    /// How many terms of any kind name each topology key.
+    topology_keys: FxHashMap<Arc<str>, usize>,
     pub(crate) required: TermCounts,
     pub(crate) required_anti: TermCounts,
     /// Affinity with its weight, anti-affinity with its weight negated.
@@ -96,11 +100,33 @@ pub(crate) struct AffinityTerms {
 
 impl AffinityTerms {
     pub(crate) fn add_pod(&mut self, node: NodeIdx, pod: &Pod) {
+        self.count_keys(pod, true);
         self.update(pod, |terms, term, weight| terms.add(node, term, weight));
     }
 
     pub(crate) fn remove_pod(&mut self, node: NodeIdx, pod: &Pod) {
+        self.count_keys(pod, false);
         self.update(pod, |terms, term, weight| terms.remove(node, term, weight));
+    }
+
+    pub(crate) fn topology_keys(&self) -> Vec<Arc<str>> {
+        self.topology_keys.keys().cloned().collect()
+    }
+
+    fn count_keys(&mut self, pod: &Pod, add: bool) {
+        let Some(affinity) = &pod.affinity else { return };
+        let required = affinity.required_pod.iter().chain(&affinity.required_anti);
+        let preferred = affinity.preferred_pod.iter().chain(&affinity.preferred_anti).map(|weighted| &weighted.term);
+        for term in required.chain(preferred) {
+            if add {
+                *self.topology_keys.entry(Arc::clone(&term.topology_key)).or_default() += 1;
+            } else if let Some(count) = self.topology_keys.get_mut(&term.topology_key) {
+                *count -= 1;
+                if *count == 0 {
+                    self.topology_keys.remove(&term.topology_key);
+                }
+            }
+        }
     }
 
     fn update(&mut self, pod: &Pod, apply: impl Fn(&mut TermCounts, &AffinityTerm, i32)) {

@@ -11,7 +11,7 @@ use super::pod_resources::pod_resources;
 use super::volume::pod_volume;
 use super::{ConvertError, labels, non_empty, text, time};
 use crate::model::{
-    Container, HostPort, OwnerReference, Pod, PodPhase, PreemptionPolicy, TaintEffect, Toleration,
+    Container, HostPort, OwnerReference, Pod, PodPhase, PreemptionPolicy, ScheduledCondition, TaintEffect, Toleration,
     TolerationOperator,
 };
 
@@ -67,6 +67,19 @@ impl TryFrom<&api::Pod> for Pod {
             },
             nominated_node_name: non_empty(status.nominated_node_name.as_ref()),
             start_time: time(status.start_time.as_ref()),
+            scheduled_condition: status
+                .conditions
+                .iter()
+                .flatten()
+                .find(|condition| condition.type_ == "PodScheduled")
+                .map(|condition| {
+                    Box::new(ScheduledCondition {
+                        status: condition.status == "True",
+                        reason: condition.reason.as_deref().unwrap_or_default().into(),
+                        message: condition.message.as_deref().unwrap_or_default().into(),
+                        observed_generation: condition.observed_generation,
+                    })
+                }),
             preempted_by_scheduler: status.conditions.iter().flatten().any(|condition| {
                 condition.type_ == "DisruptionTarget"
                     && condition.status == "True"

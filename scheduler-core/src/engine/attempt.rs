@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::DecisionRecord;
-use crate::framework::NominatedNode;
+use crate::framework::{NominatedNode, QueuedEntity};
 use crate::model::Pod;
 
 /// One cycle: which pod was tried, and what came of it.
@@ -19,6 +19,18 @@ pub struct Attempt {
     pub outcome: Outcome,
     /// Node by node why; only while records are kept.
     pub record: Option<Box<DecisionRecord>>,
+}
+
+impl Attempt {
+    pub(super) fn skipped(entity: &QueuedEntity) -> Self {
+        Self {
+            pod: Arc::clone(&entity.pod),
+            scheduler_name: Arc::clone(&entity.pod.scheduler_name),
+            attempts: entity.attempts,
+            outcome: Outcome::Skipped,
+            record: None,
+        }
+    }
 }
 
 /// What came of a cycle. Upstream: `ScheduleResult` and the status of `schedulingCycle` (v1.36.2).

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::cache::{NodeIdx, Snapshot};
 use crate::framework::{FilterStatus, Reasons};
 
 /// One attempt, node by node. Compact: names once, numbers in columns.
@@ -58,4 +59,32 @@ pub struct PluginScores {
     pub raw: Vec<i64>,
     /// After NormalizeScore, 0..=100.
     pub normalized: Vec<i64>,
+}
+
+impl PluginScores {
+    pub(super) fn new(plugin: &'static str, weight: i64, skipped: bool, n_nodes: usize) -> Self {
+        Self { plugin, weight, skipped, raw: vec![0; n_nodes], normalized: vec![0; n_nodes] }
+    }
+}
+
+impl DecisionRecord {
+    /// Notes the scored nodes with their totals. Verdicts must have been noted before.
+    pub(super) fn add_totals(
+        &mut self,
+        snapshot: &Snapshot,
+        scored: impl Iterator<Item = NodeIdx>,
+        totals: &[i64],
+        highest: i64,
+    ) {
+        let position_of_slot: rustc_hash::FxHashMap<NodeIdx, u32> = snapshot.iter().zip(0..).collect();
+        self.scored = scored.filter_map(|node| position_of_slot.get(&node).copied()).collect();
+        self.totals = totals.to_vec();
+        self.ties = self
+            .scored
+            .iter()
+            .zip(totals)
+            .filter(|(_, total)| **total == highest)
+            .map(|(position, _)| *position)
+            .collect();
+    }
 }

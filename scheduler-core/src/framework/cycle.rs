@@ -103,7 +103,7 @@ impl fmt::Debug for CycleState {
 }
 
 /// Pods that are expected on nodes but not placed there yet. Upstream: framework `PodNominator` (v1.36.2).
-pub trait Nominations {
+pub trait Nominations: Sync {
     /// Pods nominated to the node; empty when none.
     fn nominated_on(&self, node_name: &str) -> &[Arc<Pod>];
 

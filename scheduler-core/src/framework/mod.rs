@@ -42,6 +42,7 @@ pub use profile::Profile;
 pub use queued::QueuedEntity;
 pub use registry::{BuildError, Extensions, RegisterError, Registry};
 pub use rejected::{Rejected, RejectedNode};
+pub(crate) use waiting::WaitOutcome;
 pub use waiting::WaitingPods;
 
 /// The highest score a plugin may give a node after normalising. Upstream: framework `MaxNodeScore` (v1.36.2).

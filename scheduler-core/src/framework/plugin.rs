@@ -73,7 +73,7 @@ pub trait EnqueueExtensions: Plugin {
 ///     type State = ();
 ///
 ///     fn filter(&self, _: Option<&()>, _: Cycle<'_>, node: NodeView<'_>) -> Result<FilterStatus> {
-///         Ok(FilterStatus::fits_if(node.name() != "spare"))
+///         Ok(FilterStatus::fits_if(&**node.name() != "spare"))
 ///     }
 ///
 ///     fn reasons(&self, _: Option<&()>, _: Cycle<'_>, _: NodeView<'_>, out: &mut Vec<Reason>) {

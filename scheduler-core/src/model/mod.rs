@@ -24,7 +24,7 @@ pub use csi_migration::{ANNOTATION_MIGRATED_PLUGINS, is_translatable, migrated_d
 pub use labels::Labels;
 pub use node::{ContainerImage, Node};
 pub use object::{Object, ObjectKind, ObjectRef};
-pub use pod::{Container, HostPort, OwnerReference, Pod, PodPhase, PodResources, PreemptionPolicy};
+pub use pod::{Container, HostPort, OwnerReference, Pod, PodPhase, PodResources, PreemptionPolicy, ScheduledCondition};
 pub use quantity::{Quantity, QuantityError};
 pub use resources::{ResourceList, Resources, is_extended_resource, is_scalar_resource};
 pub use selector::{NodeSelector, NodeSelectorTerm, Operator, PreferredSchedulingTerm, Requirement, Selector};

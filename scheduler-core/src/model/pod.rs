@@ -54,6 +54,19 @@ pub struct HostPort {
     pub port: u16,
 }
 
+/// The pod's `PodScheduled` condition, so that it is patched only when it changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScheduledCondition {
+    /// Whether it is true.
+    pub status: bool,
+    /// Reason.
+    pub reason: Box<str>,
+    /// Message.
+    pub message: Box<str>,
+    /// Generation of the pod it is about.
+    pub observed_generation: Option<i64>,
+}
+
 /// What the scheduler reads of a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Container {
@@ -157,6 +170,8 @@ pub struct Pod {
     pub nominated_node_name: Option<Arc<str>>,
     /// When the kubelet accepted it.
     pub start_time: Option<Timestamp>,
+    /// Condition `PodScheduled` as last seen.
+    pub scheduled_condition: Option<Box<ScheduledCondition>>,
     /// Whether condition `DisruptionTarget` is true with reason `PreemptionByScheduler`.
     pub preempted_by_scheduler: bool,
 }

@@ -46,6 +46,7 @@ pub use rules::{EventMap, ProfileRules, QueueRules};
 use backoff::{Backoff, release_time};
 use heap::Heap;
 use in_flight::InFlight;
+use moves::Strategy;
 use unschedulable::Unschedulable;
 
 /// Durations of the queue.
@@ -244,7 +245,10 @@ impl SchedulingQueue {
         entity.backoff_expiration = None;
         entity.was_flushed_from_unschedulable = false;
         let strategy = self.strategy_after_attempt(&entity, rules);
-        let flight = self.in_flight.done(&uid)?;
+        let Some(flight) = self.in_flight.done(&uid) else {
+            // Its binding failed after the queue had been told that it is done: nothing was replayed, so it is retried.
+            return Some(self.requeue(entity, Strategy::AfterBackoff, now, rules));
+        };
         if flight.gone {
             self.nominator.remove(&uid);
             return None;

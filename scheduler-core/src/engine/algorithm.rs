@@ -1,0 +1,203 @@
+//! One decision, top-down: PreFilter, Filter, PreScore, Score, and the choice. Changes nothing but what it is lent.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::find_nodes::Found;
+use super::record::DecisionRecord;
+use super::scratch::Scratch;
+use crate::cache::NodeIdx;
+use crate::framework::{
+    Cycle, CycleState, Extender, FilterStates, FilterStatus, Filters, PluginError, PreFilterVerdict, Profile, Reasons,
+    Rejected,
+};
+
+/// Everything a decision reads.
+pub(super) struct Algorithm<'a> {
+    pub(super) profile: &'a Profile,
+    pub(super) filters: Filters<'a>,
+    pub(super) cycle: Cycle<'a>,
+    pub(super) extenders: &'a [Arc<dyn Extender>],
+    pub(super) n_threads: usize,
+}
+
+/// A node was chosen.
+pub(super) struct Decision {
+    pub(super) node: NodeIdx,
+    pub(super) n_evaluated: usize,
+    pub(super) n_feasible: usize,
+}
+
+/// No node was chosen.
+pub(super) enum NoDecision {
+    /// There are no nodes at all.
+    NoNodes,
+    /// None fits.
+    Unfit(Box<Rejected>),
+    /// A plugin broke.
+    Broken(PluginError),
+}
+
+impl From<PluginError> for NoDecision {
+    fn from(error: PluginError) -> Self {
+        Self::Broken(error)
+    }
+}
+
+/// Nodes that alone come into question, and the plugins that say so.
+pub(super) struct Restriction {
+    pub(super) nodes: BTreeSet<Arc<str>>,
+    pub(super) plugins: BTreeSet<&'static str>,
+}
+
+impl Algorithm<'_> {
+    /// Chooses a node. Upstream: `schedulePod` (v1.36.2 schedule_one.go).
+    pub(super) fn schedule_pod(
+        &self,
+        scratch: &mut Scratch,
+        shared: &mut CycleState,
+        states: &mut FilterStates,
+        start_index: &mut usize,
+        mut record: Option<&mut DecisionRecord>,
+    ) -> Result<Decision, NoDecision> {
+        if self.cycle.snapshot.n_nodes() == 0 {
+            return Err(NoDecision::NoNodes);
+        }
+        let restriction = self.pre_filter(shared, states)?;
+        let found = self.find_feasible_nodes(scratch, states, restriction.as_ref(), start_index)?;
+        let n_feasible = scratch.feasible.len();
+        if let Some(record) = record.as_deref_mut() {
+            self.record_verdicts(record, scratch, states, restriction.as_ref(), &found)?;
+        }
+        let node = match n_feasible {
+            0 => {
+                let rejected = self.diagnose(scratch, states, restriction.as_ref(), &found)?;
+                return Err(NoDecision::Unfit(Box::new(rejected)));
+            }
+            1 => scratch.feasible[0],
+            // Without a score plugin one feasible node ended the search, unless an extender wanted all.
+            _ => {
+                self.prioritize(scratch, shared, record.as_deref_mut())?;
+                self.select_host(scratch, record)
+            }
+        };
+        Ok(Decision { node, n_evaluated: found.n_evaluated, n_feasible })
+    }
+
+    /// Runs the PreFilter plugins. Upstream: `RunPreFilterPlugins` (v1.36.2 framework/runtime/framework.go).
+    fn pre_filter(
+        &self,
+        shared: &mut CycleState,
+        states: &mut FilterStates,
+    ) -> Result<Option<Restriction>, NoDecision> {
+        states.slots.clear();
+        states.slots.resize_with(self.profile.filters.len(), Default::default);
+        let mut restriction: Option<Restriction> = None;
+        let mut rejection: Option<(&'static str, Reasons)> = None;
+        for &at in &self.profile.pre_filter_order {
+            let name = self.profile.filters[at].plugin.name();
+            match self.filters.pre_filter(at, self.cycle, shared, states)? {
+                PreFilterVerdict::Skip | PreFilterVerdict::Success(None) => {}
+                PreFilterVerdict::Unschedulable(reasons) => rejection = Some((name, reasons)),
+                PreFilterVerdict::UnschedulableAndUnresolvable(reasons) => {
+                    return Err(self.rejected(FilterStatus::UnschedulableAndUnresolvable, reasons, [name].into()));
+                }
+                PreFilterVerdict::Success(Some(nodes)) => {
+                    let merged = restriction.get_or_insert_with(|| Restriction {
+                        nodes: nodes.clone(),
+                        plugins: BTreeSet::new(),
+                    });
+                    merged.nodes.retain(|name| nodes.contains(name));
+                    merged.plugins.insert(name);
+                    if merged.nodes.is_empty() {
+                        let reason = unsatisfied(&merged.plugins);
+                        let plugins = std::mem::take(&mut merged.plugins);
+                        return Err(self.rejected(
+                            FilterStatus::UnschedulableAndUnresolvable,
+                            vec![reason.into()],
+                            plugins,
+                        ));
+                    }
+                }
+            }
+        }
+        match rejection {
+            Some((name, reasons)) => Err(self.rejected(FilterStatus::Unschedulable, reasons, [name].into())),
+            None => Ok(restriction),
+        }
+    }
+
+    /// All nodes have the same verdict.
+    fn rejected(&self, status: FilterStatus, reasons: Reasons, plugins: BTreeSet<&'static str>) -> NoDecision {
+        NoDecision::Unfit(Box::new(Rejected {
+            n_nodes: self.cycle.snapshot.n_nodes(),
+            pre_filter_message: Some(reasons.join(", ")),
+            pre_filter_unresolvable: status == FilterStatus::UnschedulableAndUnresolvable,
+            absent: Some((status, reasons)),
+            unschedulable_plugins: plugins,
+            nodes: Vec::new(),
+        }))
+    }
+
+    /// Verdicts are recorded for every node, also when the pod fits somewhere: the filters run again.
+    fn record_verdicts(
+        &self,
+        record: &mut DecisionRecord,
+        scratch: &Scratch,
+        states: &FilterStates,
+        restriction: Option<&Restriction>,
+        found: &Found,
+    ) -> Result<(), NoDecision> {
+        let snapshot = self.cycle.snapshot;
+        for node in snapshot.iter() {
+            let verdict = if scratch.feasible.binary_search(&node).is_ok() {
+                super::NodeVerdict::Feasible
+            } else if let Some(by) = found.rejected_by_extenders.get(&node) {
+                super::NodeVerdict::Rejected { plugin: "", status: by.status, reasons: by.reasons.clone() }
+            } else if restriction.is_some_and(|restriction| !restriction.nodes.contains(&snapshot.node(node).name)) {
+                super::NodeVerdict::NotEvaluated
+            } else {
+                match self.filters.filter_with_nominated(states, self.cycle, snapshot.view(node))? {
+                    Some(by) => {
+                        super::NodeVerdict::Rejected { plugin: by.plugin, status: by.status, reasons: by.reasons }
+                    }
+                    // It fits, but the search had ended before it came there.
+                    None => super::NodeVerdict::NotEvaluated,
+                }
+            };
+            record.nodes.push(Arc::clone(&snapshot.node(node).name));
+            record.verdicts.push(verdict);
+        }
+        Ok(())
+    }
+}
+
+fn unsatisfied(plugins: &BTreeSet<&'static str>) -> String {
+    let names: Vec<&str> = plugins.iter().copied().collect();
+    match &names[..] {
+        [only] => format!("node(s) didn't satisfy plugin {only}"),
+        several => format!("node(s) didn't satisfy plugin(s) [{}] simultaneously", several.join(" ")),
+    }
+}
+
+/// Clusters of fewer nodes are scheduled on the calling thread: entering the pool costs more than it saves.
+const MIN_NODES_FOR_POOL: usize = 2 * super::find_nodes::NODES_PER_TASK;
+
+impl Algorithm<'_> {
+    /// [`Algorithm::schedule_pod`], inside the pool if that pays.
+    pub(super) fn run(
+        mut self,
+        pool: &rayon::ThreadPool,
+        scratch: &mut Scratch,
+        shared: &mut CycleState,
+        states: &mut FilterStates,
+        start_index: &mut usize,
+        record: Option<&mut DecisionRecord>,
+    ) -> Result<Decision, NoDecision> {
+        if self.n_threads > 1 && self.cycle.snapshot.n_slots() >= MIN_NODES_FOR_POOL {
+            return pool.install(|| self.schedule_pod(scratch, shared, states, start_index, record));
+        }
+        self.n_threads = 1;
+        self.schedule_pod(scratch, shared, states, start_index, record)
+    }
+}

@@ -1,0 +1,260 @@
+//! Which nodes can take the pod: Filter over chunks of the mask, nominated pods, sampling, extenders, diagnosis.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use super::algorithm::{Algorithm, Restriction};
+use super::scratch::Scratch;
+use crate::cache::{Candidates, NodeIdx};
+use crate::framework::{FilterStates, FilterStatus, PluginError, Rejected, RejectedNode, Result};
+
+/// Below this many nodes all are looked at; upstream: `minFeasibleNodesToFind` (v1.36.2 schedule_one.go).
+const MIN_FEASIBLE_NODES_TO_FIND: usize = 100;
+/// Upstream: `minFeasibleNodesPercentageToFind`.
+const MIN_FEASIBLE_NODES_PERCENTAGE_TO_FIND: usize = 5;
+/// Upstream: framework `ExtenderName`.
+const EXTENDER: &str = "Extender";
+
+/// Nodes of one parallel task. A fork costs about as much as filtering some thousand nodes, so smaller clusters run
+/// on the calling thread; measured by the `filter` group of the benches.
+pub(super) const NODES_PER_TASK: usize = 8_192;
+
+/// What came of the search, besides the feasible nodes in the scratch.
+pub(super) struct Found {
+    /// Nodes that were looked at: upstream's count of feasible nodes and rejections.
+    pub(super) n_evaluated: usize,
+    /// What extenders said against nodes.
+    pub(super) rejected_by_extenders: BTreeMap<NodeIdx, RejectedNode>,
+}
+
+impl Algorithm<'_> {
+    /// Leaves the feasible nodes in `scratch.feasible`, in node order.
+    pub(super) fn find_feasible_nodes(
+        &self,
+        scratch: &mut Scratch,
+        states: &FilterStates,
+        restriction: Option<&Restriction>,
+        start_index: &mut usize,
+    ) -> Result<Found> {
+        let snapshot = self.cycle.snapshot;
+        if let Some(nominated) = self.nominated_node(states)? {
+            scratch.feasible.clear();
+            scratch.feasible.push(nominated);
+            let mut found = Found { n_evaluated: 1, rejected_by_extenders: BTreeMap::new() };
+            self.run_extenders(scratch, &mut found)?;
+            if !scratch.feasible.is_empty() {
+                scratch.considered.clear();
+                return Ok(found);
+            }
+        }
+
+        let n_candidates = self.mark_candidates(scratch, restriction);
+        let n_to_find = self.n_feasible_nodes_to_find(n_candidates);
+        self.filter_all(scratch, states)?;
+        let n_evaluated = self.collect(scratch, n_candidates, n_to_find, *start_index);
+        *start_index = (*start_index + n_evaluated) % snapshot.n_nodes().max(1);
+
+        let mut found = Found { n_evaluated, rejected_by_extenders: BTreeMap::new() };
+        self.run_extenders(scratch, &mut found)?;
+        Ok(found)
+    }
+
+    /// The node that an earlier cycle nominated the pod to, if it fits there: then no other is looked at.
+    fn nominated_node(&self, states: &FilterStates) -> Result<Option<NodeIdx>> {
+        let nominated = self.cycle.pod.nominated_node_name.as_ref();
+        let Some(node) = nominated.and_then(|name| self.cycle.snapshot.find(name)) else { return Ok(None) };
+        let view = self.cycle.snapshot.view(node);
+        // As upstream, an error here does not end the cycle: the whole search will meet it again if it is real.
+        match self.filters.filter_with_nominated(states, self.cycle, view) {
+            Ok(None) => Ok(Some(node)),
+            Ok(Some(_)) | Err(_) => Ok(None),
+        }
+    }
+
+    fn mark_candidates(&self, scratch: &mut Scratch, restriction: Option<&Restriction>) -> usize {
+        let snapshot = self.cycle.snapshot;
+        let Some(restriction) = restriction else {
+            scratch.mask.clear();
+            scratch.mask.extend_from_slice(snapshot.live());
+            scratch.considered.clone_from(&scratch.mask);
+            return snapshot.n_nodes();
+        };
+        scratch.mask.clear();
+        scratch.mask.resize(snapshot.live().len(), 0);
+        let mut n_nodes = 0;
+        for node in restriction.nodes.iter().filter_map(|name| snapshot.find(name)) {
+            scratch.mask[node.slot() / 64] |= 1 << (node.slot() % 64);
+            n_nodes += 1;
+        }
+        scratch.considered.clone_from(&scratch.mask);
+        n_nodes
+    }
+
+    /// How many feasible nodes end the search. Upstream: `numFeasibleNodesToFind` (v1.36.2 schedule_one.go).
+    fn n_feasible_nodes_to_find(&self, n_nodes: usize) -> usize {
+        let needs_all = self.has_scoring() || self.extenders.iter().any(|extender| extender.is_filter());
+        if !needs_all {
+            return 1;
+        }
+        if n_nodes < MIN_FEASIBLE_NODES_TO_FIND {
+            return n_nodes;
+        }
+        let percentage = match usize::try_from(self.profile.percentage_of_nodes_to_score).unwrap_or(0) {
+            0 => 50_usize.saturating_sub(n_nodes / 125).max(MIN_FEASIBLE_NODES_PERCENTAGE_TO_FIND),
+            percentage => percentage,
+        };
+        (n_nodes * percentage / 100).max(MIN_FEASIBLE_NODES_TO_FIND)
+    }
+
+    pub(super) fn has_scoring(&self) -> bool {
+        !self.profile.score_order.is_empty() || self.extenders.iter().any(|extender| extender.weight() != 0)
+    }
+
+    /// Clears the bits of the nodes that do not fit.
+    fn filter_all(&self, scratch: &mut Scratch, states: &FilterStates) -> Result<()> {
+        let words_per_task = (NODES_PER_TASK / 64).max(scratch.mask.len().div_ceil(2 * self.n_threads));
+        let filter = |at: usize, words: &mut [u64]| {
+            self.filters.filter_chunk(states, self.cycle, &mut Candidates::new(at * words_per_task, words))
+        };
+        if self.n_threads == 1 || scratch.mask.len() <= words_per_task {
+            for (at, words) in scratch.mask.chunks_mut(words_per_task).enumerate() {
+                filter(at, words)?;
+            }
+        } else {
+            let tasks = scratch.mask.par_chunks_mut(words_per_task).enumerate();
+            // The first error in node order, whichever thread is fastest.
+            if let Some(error) = tasks.map(|(at, words)| filter(at, words)).find_map_first(std::result::Result::err) {
+                return Err(error);
+            }
+        }
+        self.filter_nominated_nodes(scratch, states)
+    }
+
+    /// A node with nominated pods must fit with them, too.
+    fn filter_nominated_nodes(&self, scratch: &mut Scratch, states: &FilterStates) -> Result<()> {
+        let snapshot = self.cycle.snapshot;
+        for name in self.filters.nominations().nominated_nodes() {
+            let Some(node) = snapshot.find(&name) else { continue };
+            let bit = 1 << (node.slot() % 64);
+            if scratch.mask[node.slot() / 64] & bit == 0 {
+                continue;
+            }
+            let rejected = self.filters.filter_with_nominated(states, self.cycle, snapshot.view(node))?;
+            if rejected.is_some() {
+                scratch.mask[node.slot() / 64] &= !bit;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lists the feasible nodes, or the first `n_to_find` of them from the start index on, wrapping round. Returns how
+    /// many nodes the search looked at.
+    fn collect(&self, scratch: &mut Scratch, n_candidates: usize, n_to_find: usize, start_index: usize) -> usize {
+        scratch.feasible.clear();
+        let n_feasible: usize = scratch.mask.iter().map(|word| word.count_ones() as usize).sum();
+        if n_feasible <= n_to_find {
+            scratch.feasible.extend(Candidates::new(0, &mut scratch.mask).iter());
+            return n_candidates;
+        }
+        let start = start_index % n_candidates.max(1);
+        let is_feasible = |node: NodeIdx, mask: &[u64]| mask[node.slot() / 64] >> (node.slot() % 64) & 1 == 1;
+        let candidates = Candidates::new(0, &mut scratch.considered);
+        let mut n_evaluated = 0;
+        for node in candidates.iter().skip(start).chain(candidates.iter().take(start)) {
+            n_evaluated += 1;
+            if is_feasible(node, &scratch.mask) {
+                scratch.feasible.push(node);
+                if scratch.feasible.len() == n_to_find {
+                    break;
+                }
+            }
+        }
+        scratch.feasible.sort_unstable();
+        n_evaluated
+    }
+
+    /// Upstream: `findNodesThatPassExtenders` (v1.36.2 schedule_one.go).
+    fn run_extenders(&self, scratch: &mut Scratch, found: &mut Found) -> Result<()> {
+        let snapshot = self.cycle.snapshot;
+        for extender in self.extenders.iter().filter(|extender| extender.is_filter()) {
+            if scratch.feasible.is_empty() {
+                break;
+            }
+            if !extender.is_interested(self.cycle.pod) {
+                continue;
+            }
+            let names: Vec<Arc<str>> =
+                scratch.feasible.iter().map(|node| Arc::clone(&snapshot.node(*node).name)).collect();
+            let result = match extender.filter(self.cycle.pod, &names) {
+                Ok(result) => result,
+                Err(_) if extender.is_ignorable() => continue,
+                Err(error) => return Err(error),
+            };
+            let rejected = |name: &Arc<str>, message: &String, status| {
+                let node = snapshot.find(name)?;
+                Some(RejectedNode { node, status, plugin: None, reasons: vec![message.clone().into()] })
+            };
+            let unresolvable = result
+                .failed_and_unresolvable
+                .iter()
+                .filter_map(|(name, message)| rejected(name, message, FilterStatus::UnschedulableAndUnresolvable));
+            let unschedulable = result
+                .failed
+                .iter()
+                .filter(|(name, _)| !result.failed_and_unresolvable.contains_key(*name))
+                .filter_map(|(name, message)| rejected(name, message, FilterStatus::Unschedulable));
+            for rejected in unresolvable.chain(unschedulable) {
+                found.rejected_by_extenders.insert(rejected.node, rejected);
+            }
+            let remaining: BTreeSet<NodeIdx> = result.nodes.iter().filter_map(|name| snapshot.find(name)).collect();
+            scratch.feasible.retain(|node| remaining.contains(node));
+        }
+        Ok(())
+    }
+
+    /// Why each node was rejected. Runs the filters again on the nodes that came into question.
+    pub(super) fn diagnose(
+        &self,
+        scratch: &Scratch,
+        states: &FilterStates,
+        restriction: Option<&Restriction>,
+        found: &Found,
+    ) -> Result<Rejected> {
+        let snapshot = self.cycle.snapshot;
+        let mut rejected = Rejected { n_nodes: snapshot.n_nodes(), ..Rejected::default() };
+        let mut considered = scratch.considered.clone();
+        for node in Candidates::new(0, &mut considered).iter() {
+            if let Some(by_extender) = found.rejected_by_extenders.get(&node) {
+                rejected.unschedulable_plugins.insert(EXTENDER);
+                rejected.nodes.push(by_extender.clone());
+                continue;
+            }
+            let by = self
+                .filters
+                .filter_with_nominated(states, self.cycle, snapshot.view(node))?
+                .ok_or_else(|| self.inconsistent(node))?;
+            rejected.unschedulable_plugins.insert(by.plugin);
+            rejected.nodes.push(RejectedNode {
+                node,
+                status: by.status,
+                plugin: Some(by.plugin),
+                reasons: by.reasons,
+            });
+        }
+        if let Some(restriction) = restriction {
+            rejected.unschedulable_plugins.extend(&restriction.plugins);
+            let plugins: Vec<&str> = restriction.plugins.iter().copied().collect();
+            let reason = format!("node(s) didn't satisfy plugin(s) [{}]", plugins.join(" "));
+            rejected.absent = Some((FilterStatus::UnschedulableAndUnresolvable, vec![reason.into()]));
+        }
+        Ok(rejected)
+    }
+
+    /// The contract of [`crate::framework::FilterPlugin`] is broken: chunk and node methods differ.
+    fn inconsistent(&self, node: NodeIdx) -> PluginError {
+        let name = &self.cycle.snapshot.node(node).name;
+        PluginError::new(format!("node {name:?} was rejected by a plugin's filter_chunk, but by no plugin's filter"))
+    }
+}

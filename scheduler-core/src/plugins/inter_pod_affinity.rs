@@ -1,0 +1,464 @@
+//! InterPodAffinity: pods that want to be near to, or far from, other pods; this file filters,
+//! `inter_pod_affinity_score` scores. Upstream: plugins/interpodaffinity (v1.36.2).
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use crate::cache::{Candidates, CountKey, Indexes, LabelColumn, NodeIdx, NodeView, Objects, Snapshot};
+use crate::config::args::InterPodAffinityArgs;
+use crate::framework::{
+    ActionType, ClusterEvent, ClusterView, Cycle, CycleState, EnqueueExtensions, EventFilter, EventResource,
+    FilterPlugin, FilterStatus, Hint, Plugin, PluginError, PreFilterStatus, Reason, Result,
+};
+use crate::model::{AffinityTerm, Labels, Node, Object, Pod, Requirement, Selector};
+
+const REASON_AFFINITY: &str = "node(s) didn't match pod affinity rules";
+const REASON_ANTI: &str = "node(s) didn't match pod anti-affinity rules";
+const REASON_EXISTING: &str = "node(s) didn't satisfy existing pods anti-affinity rules";
+
+/// Compares terms with pods.
+#[derive(Debug)]
+pub struct InterPodAffinity {
+    pub(super) hard_weight: i32,
+    pub(super) ignore_preferred_terms_of_existing_pods: bool,
+}
+
+impl InterPodAffinity {
+    /// Name in configurations.
+    pub const NAME: &'static str = "InterPodAffinity";
+
+    /// Takes the weight of required terms in scoring from the arguments.
+    #[must_use]
+    pub fn new(args: &InterPodAffinityArgs) -> Self {
+        Self {
+            hard_weight: args.hard_pod_affinity_weight,
+            ignore_preferred_terms_of_existing_pods: args.ignore_preferred_terms_of_existing_pods,
+        }
+    }
+}
+
+/// The pods that one of the incoming pod's terms means.
+///
+/// The namespaces that the term selects are added to those that it names. Upstream tests the selector against a
+/// namespace without labels, too: `NotIn`, `DoesNotExist` and an empty selector so mean every namespace.
+pub(super) fn count_key(term: &AffinityTerm, objects: &Objects) -> CountKey {
+    CountKey {
+        namespaces: resolve_namespaces(term, objects),
+        selector: Arc::clone(&term.selector),
+        skip_terminating: false,
+    }
+}
+
+/// Sorted names; `None` means all namespaces.
+fn resolve_namespaces(term: &AffinityTerm, objects: &Objects) -> Option<Arc<[Arc<str>]>> {
+    if *term.namespace_selector == Selector::Nothing {
+        return Some(Arc::clone(&term.namespaces));
+    }
+    if term.namespace_selector.matches(&Labels::default()) {
+        return None;
+    }
+    let selected = objects
+        .namespaces()
+        .filter(|namespace| term.namespace_selector.matches(&namespace.labels))
+        .map(|namespace| Arc::clone(&namespace.name));
+    let mut names: Vec<Arc<str>> = term.namespaces.iter().cloned().chain(selected).collect();
+    names.sort();
+    names.dedup();
+    Some(names.into())
+}
+
+/// The pods that all terms mean; `None` if no pod can be.
+fn count_key_of_all(terms: &[AffinityTerm], objects: &Objects) -> Option<CountKey> {
+    let mut keys = terms.iter().map(|term| count_key(term, objects));
+    let first = keys.next()?;
+    keys.try_fold(first, |all, key| {
+        let namespaces = match (all.namespaces, key.namespaces) {
+            (None, other) | (other, None) => other,
+            (Some(a), Some(b)) => Some(a.iter().filter(|name| b.binary_search(name).is_ok()).cloned().collect()),
+        };
+        let selector = match (&*all.selector, &*key.selector) {
+            (Selector::All(a), Selector::All(b)) => {
+                let mut requirements: Vec<Requirement> = a.iter().chain(b).cloned().collect();
+                requirements.sort();
+                requirements.dedup();
+                Selector::All(requirements.into())
+            }
+            _ => return None,
+        };
+        Some(CountKey { namespaces, selector: Arc::new(selector), skip_terminating: false })
+    })
+}
+
+/// Pods per node that a key counts, from the column or, without one, by looking at every pod.
+pub(super) fn counted(snapshot: &Snapshot, key: &CountKey, mut each: impl FnMut(NodeIdx, i64)) {
+    if let Some(column) = snapshot.pod_counts().get(key) {
+        for (node, count) in column {
+            each(*node, i64::from(*count));
+        }
+        return;
+    }
+    for node in snapshot.iter() {
+        let count = snapshot.pods(node).iter().filter(|pod| key.matches(pod)).count();
+        if count > 0 {
+            each(node, i64::try_from(count).unwrap_or(i64::MAX));
+        }
+    }
+}
+
+impl Plugin for InterPodAffinity {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn require(&self, pod: &Pod, objects: &Objects, indexes: &mut Indexes<'_>) {
+        // Terms of pods on nodes may bear on any pod: their topology keys need columns, too.
+        for key in indexes.affinity_topology_keys() {
+            indexes.label_column(&key);
+        }
+        let Some(affinity) = &pod.affinity else { return };
+        let preferred = affinity.preferred_pod.iter().chain(&affinity.preferred_anti).map(|weighted| &weighted.term);
+        for term in affinity.required_anti.iter().chain(preferred) {
+            indexes.label_column(&term.topology_key);
+            indexes.pod_count(count_key(term, objects));
+        }
+        for term in &affinity.required_pod {
+            indexes.label_column(&term.topology_key);
+        }
+        if let Some(key) = count_key_of_all(&affinity.required_pod, objects) {
+            indexes.pod_count(key);
+        }
+    }
+}
+
+/// Counts by domain of one topology key.
+#[derive(Debug, Clone)]
+struct Domains {
+    topology_key: Arc<str>,
+    base: Arc<FxHashMap<u32, i64>>,
+    /// Domains with a positive count before any what-if change, one bit a value id.
+    positive: Arc<[u64]>,
+    /// Changes of a what-if run.
+    changes: SmallVec<[(u32, i64); 2]>,
+}
+
+impl Domains {
+    fn get(&self, domain: u32) -> i64 {
+        let base = self.base.get(&domain).copied().unwrap_or(0);
+        base + self.changes.iter().find(|(changed, _)| *changed == domain).map_or(0, |(_, change)| *change)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.base.keys().chain(self.changes.iter().map(|(domain, _)| domain)).all(|domain| self.get(*domain) == 0)
+    }
+
+    fn is_positive_at_start(&self, domain: u32) -> bool {
+        self.positive.get(domain as usize / 64).is_some_and(|word| word >> (domain % 64) & 1 == 1)
+    }
+}
+
+/// Counts by topology key and domain. Upstream: `topologyToMatchedTermCount`.
+#[derive(Debug, Clone, Default)]
+struct TopologyCounts(SmallVec<[Domains; 1]>);
+
+/// Collects [`TopologyCounts`].
+#[derive(Default)]
+struct Collector(FxHashMap<Arc<str>, FxHashMap<u32, i64>>);
+
+impl Collector {
+    fn add(&mut self, snapshot: &Snapshot, topology_key: &Arc<str>, nodes: impl FnOnce(&mut dyn FnMut(NodeIdx, i64))) {
+        let Some(column) = snapshot.labels().get(topology_key) else { return };
+        let values = column.values();
+        let domains = self.0.entry(Arc::clone(topology_key)).or_default();
+        nodes(&mut |node, count| {
+            let domain = values[node.slot()];
+            if domain != LabelColumn::NONE {
+                *domains.entry(domain).or_default() += count;
+            }
+        });
+    }
+
+    fn finish(self, snapshot: &Snapshot) -> TopologyCounts {
+        let mut all: SmallVec<[Domains; 1]> = self
+            .0
+            .into_iter()
+            .filter(|(_, counts)| !counts.is_empty())
+            .map(|(topology_key, counts)| {
+                let n_ids = snapshot.labels().get(&topology_key).map_or(0, LabelColumn::n_ids);
+                let mut positive = vec![0_u64; n_ids.div_ceil(64)];
+                for (domain, _) in counts.iter().filter(|(_, count)| **count > 0) {
+                    positive[*domain as usize / 64] |= 1 << (domain % 64);
+                }
+                Domains {
+                    topology_key,
+                    base: Arc::new(counts),
+                    positive: positive.into(),
+                    changes: SmallVec::new(),
+                }
+            })
+            .collect();
+        all.sort_by(|a, b| a.topology_key.cmp(&b.topology_key));
+        TopologyCounts(all)
+    }
+}
+
+impl TopologyCounts {
+    fn of(&self, topology_key: &str) -> Option<&Domains> {
+        self.0.iter().find(|domains| domains.topology_key.as_ref() == topology_key)
+    }
+
+    fn count(&self, snapshot: &Snapshot, topology_key: &str, node: NodeIdx) -> i64 {
+        match (self.of(topology_key), domain_of(snapshot, topology_key, node)) {
+            (Some(domains), Some(domain)) => domains.get(domain),
+            _ => 0,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.iter().all(Domains::is_empty)
+    }
+
+    fn change(&mut self, snapshot: &Snapshot, topology_key: &Arc<str>, node: NodeIdx, by: i64) {
+        let Some(domain) = domain_of(snapshot, topology_key, node) else { return };
+        let at = self.0.iter().position(|domains| domains.topology_key == *topology_key).unwrap_or_else(|| {
+            self.0.push(Domains {
+                topology_key: Arc::clone(topology_key),
+                base: Arc::default(),
+                positive: Arc::from([]),
+                changes: SmallVec::new(),
+            });
+            self.0.len() - 1
+        });
+        let changes = &mut self.0[at].changes;
+        match changes.iter_mut().find(|(changed, _)| *changed == domain) {
+            Some((_, change)) => *change += by,
+            None => changes.push((domain, by)),
+        }
+    }
+}
+
+fn domain_of(snapshot: &Snapshot, topology_key: &str, node: NodeIdx) -> Option<u32> {
+    let id = snapshot.labels().get(topology_key)?.values()[node.slot()];
+    (id != LabelColumn::NONE).then_some(id)
+}
+
+/// What the incoming pod meets.
+#[derive(Debug, Clone)]
+pub struct Affinities {
+    /// Domains of pods whose anti-affinity means the incoming pod.
+    existing_anti: TopologyCounts,
+    /// Domains of pods that all of the incoming pod's affinity terms mean.
+    affinity: TopologyCounts,
+    /// Domains of pods that its anti-affinity terms mean.
+    anti: TopologyCounts,
+    /// Labels of its namespace.
+    namespace_labels: Labels,
+    /// Whether all its affinity terms mean itself: the first of a group may go anywhere.
+    matches_self: bool,
+}
+
+/// Whether all terms mean the pod; false without terms. Namespace selectors see no labels, as in upstream.
+fn all_terms_mean(terms: &[AffinityTerm], pod: &Pod) -> bool {
+    let none = Labels::default();
+    !terms.is_empty() && terms.iter().all(|term| term.matches(&pod.namespace, &pod.labels, &none))
+}
+
+/// As [`all_terms_mean`], with the namespaces that the selectors of the incoming pod's terms select.
+fn term_means(term: &AffinityTerm, pod: &Pod, objects: &Objects) -> bool {
+    count_key(term, objects).matches(pod)
+}
+
+impl FilterPlugin for InterPodAffinity {
+    type State = Affinities;
+
+    fn pre_filter(&self, cycle: Cycle<'_>, _: &mut CycleState) -> Result<PreFilterStatus<Affinities>> {
+        let (pod, snapshot, objects) = (cycle.pod, cycle.snapshot, cycle.objects);
+        let namespace_labels = objects.namespace_labels(&pod.namespace);
+        let mut existing = Collector::default();
+        let terms = snapshot.required_anti_affinity_terms();
+        for entry in terms.matching(&pod.namespace, &pod.labels, &namespace_labels) {
+            existing.add(snapshot, &entry.term.topology_key, |each| {
+                for (node, count) in &entry.per_node {
+                    each(*node, i64::from(*count));
+                }
+            });
+        }
+        let existing_anti = existing.finish(snapshot);
+        let (required, anti_terms) = (pod.required_affinity(), pod.required_anti_affinity());
+        if existing_anti.0.is_empty() && required.is_empty() && anti_terms.is_empty() {
+            return Ok(PreFilterStatus::Skip);
+        }
+
+        let mut anti = Collector::default();
+        for term in anti_terms {
+            let key = count_key(term, objects);
+            anti.add(snapshot, &term.topology_key, |each| counted(snapshot, &key, each));
+        }
+        let mut affinity = Collector::default();
+        if let Some(key) = count_key_of_all(required, objects) {
+            for term in required {
+                affinity.add(snapshot, &term.topology_key, |each| counted(snapshot, &key, each));
+            }
+        }
+        let matches_self = !required.is_empty() && required.iter().all(|term| term_means(term, pod, objects));
+        Ok(PreFilterStatus::success(Affinities {
+            existing_anti,
+            affinity: affinity.finish(snapshot),
+            anti: anti.finish(snapshot),
+            namespace_labels,
+            matches_self,
+        }))
+    }
+
+    fn filter(&self, state: Option<&Affinities>, cycle: Cycle<'_>, node: NodeView<'_>) -> Result<FilterStatus> {
+        let state = state.ok_or_else(PluginError::not_found)?;
+        Ok(match state.first_violation(cycle, node) {
+            None => FilterStatus::Success,
+            Some(REASON_AFFINITY) => FilterStatus::UnschedulableAndUnresolvable,
+            Some(_) => FilterStatus::Unschedulable,
+        })
+    }
+
+    fn filter_chunk(&self, state: Option<&Affinities>, cycle: Cycle<'_>, nodes: &mut Candidates<'_>) -> Result<()> {
+        let state = state.ok_or_else(PluginError::not_found)?;
+        let (pod, labels) = (cycle.pod, cycle.snapshot.labels());
+        let may_be_first = state.matches_self && state.affinity.is_empty();
+        for term in pod.required_affinity() {
+            let Some(column) = labels.get(&term.topology_key) else {
+                nodes.clear();
+                return Ok(());
+            };
+            let values = column.values();
+            match state.affinity.of(&term.topology_key) {
+                _ if may_be_first => nodes.retain_dense(|slot| values[slot] != LabelColumn::NONE),
+                Some(domains) => nodes.retain_dense(|slot| domains.is_positive_at_start(values[slot])),
+                None => nodes.clear(),
+            }
+        }
+        // Own terms name every key that `anti` can hold.
+        for domains in state.anti.0.iter().chain(&state.existing_anti.0) {
+            if let Some(column) = labels.get(&domains.topology_key) {
+                let values = column.values();
+                nodes.retain_dense(|slot| !domains.is_positive_at_start(values[slot]));
+            }
+        }
+        Ok(())
+    }
+
+    fn reasons(&self, state: Option<&Affinities>, cycle: Cycle<'_>, node: NodeView<'_>, out: &mut Vec<Reason>) {
+        out.extend(state.and_then(|state| state.first_violation(cycle, node)).map(Reason::from));
+    }
+
+    fn add_pod(&self, state: &mut Affinities, cycle: Cycle<'_>, pod: &Pod, node: NodeView<'_>) -> Result<()> {
+        state.update(cycle, pod, node, 1);
+        Ok(())
+    }
+
+    fn remove_pod(&self, state: &mut Affinities, cycle: Cycle<'_>, pod: &Pod, node: NodeView<'_>) -> Result<()> {
+        state.update(cycle, pod, node, -1);
+        Ok(())
+    }
+}
+
+impl Affinities {
+    fn first_violation(&self, cycle: Cycle<'_>, node: NodeView<'_>) -> Option<&'static str> {
+        let (pod, snapshot) = (cycle.pod, cycle.snapshot);
+        let mut pods_exist = true;
+        for term in pod.required_affinity() {
+            if !node.labels().contains_key(&term.topology_key) {
+                return Some(REASON_AFFINITY);
+            }
+            pods_exist &= self.affinity.count(snapshot, &term.topology_key, node.idx()) > 0;
+        }
+        if !pods_exist && !(self.matches_self && self.affinity.is_empty()) {
+            return Some(REASON_AFFINITY);
+        }
+        let is_near = |term: &AffinityTerm| self.anti.count(snapshot, &term.topology_key, node.idx()) > 0;
+        if pod.required_anti_affinity().iter().any(is_near) {
+            return Some(REASON_ANTI);
+        }
+        let keeps_off =
+            |domains: &Domains| self.existing_anti.count(snapshot, &domains.topology_key, node.idx()) > 0;
+        self.existing_anti.0.iter().any(keeps_off).then_some(REASON_EXISTING)
+    }
+
+    fn update(&mut self, cycle: Cycle<'_>, pod: &Pod, node: NodeView<'_>, by: i64) {
+        let (incoming, snapshot, objects) = (cycle.pod, cycle.snapshot, cycle.objects);
+        for term in pod.required_anti_affinity() {
+            if term.matches(&incoming.namespace, &incoming.labels, &self.namespace_labels) {
+                self.existing_anti.change(snapshot, &term.topology_key, node.idx(), by);
+            }
+        }
+        let required = incoming.required_affinity();
+        if !required.is_empty() && required.iter().all(|term| term_means(term, pod, objects)) {
+            for term in required {
+                self.affinity.change(snapshot, &term.topology_key, node.idx(), by);
+            }
+        }
+        for term in incoming.required_anti_affinity() {
+            if term_means(term, pod, objects) {
+                self.anti.change(snapshot, &term.topology_key, node.idx(), by);
+            }
+        }
+    }
+}
+
+impl EnqueueExtensions for InterPodAffinity {
+    fn events_to_register(&self) -> Vec<EventFilter> {
+        vec![
+            EventFilter::new(EventResource::Pod, ActionType::ADD | ActionType::UPDATE_POD_LABEL | ActionType::DELETE),
+            EventFilter::new(EventResource::Node, ActionType::ADD | ActionType::UPDATE_NODE_LABEL),
+        ]
+    }
+
+    fn hint(&self, pod: &Pod, event: &ClusterEvent, _world: ClusterView<'_>) -> Result<Hint> {
+        let helps = match (&event.old, &event.new) {
+            (Some(Object::Node(old)), Some(Object::Node(new))) => node_helps(pod, Some(old), new),
+            (None, Some(Object::Node(new))) => node_helps(pod, None, new),
+            _ => {
+                let (old, new) = event.pods();
+                pod_helps(pod, old, new)
+            }
+        };
+        Ok(if helps { Hint::Queue } else { Hint::Skip })
+    }
+}
+
+fn pod_helps(pod: &Pod, old: Option<&Pod>, new: Option<&Pod>) -> bool {
+    if old.is_some() && new.is_some_and(|new| new.uid == pod.uid) {
+        return true;
+    }
+    let is_nowhere = |other: &Pod| other.node_name.is_none() && other.nominated_node_name.is_none();
+    if [old, new].into_iter().flatten().any(is_nowhere) {
+        return false;
+    }
+    let (terms, anti) = (pod.required_affinity(), pod.required_anti_affinity());
+    match (old, new) {
+        (Some(old), Some(new)) => {
+            (!all_terms_mean(terms, old) && all_terms_mean(terms, new))
+                || (all_terms_mean(anti, old) && !all_terms_mean(anti, new))
+        }
+        (None, Some(new)) => all_terms_mean(terms, new),
+        (Some(old), None) => all_terms_mean(anti, old) || all_terms_mean(old.required_anti_affinity(), pod),
+        (None, None) => false,
+    }
+}
+
+fn node_helps(pod: &Pod, old: Option<&Node>, new: &Node) -> bool {
+    let values = |term: &AffinityTerm| {
+        (old.and_then(|old| old.labels.get(&term.topology_key)), new.labels.get(&term.topology_key))
+    };
+    let affinity_helps = pod.required_affinity().iter().any(|term| match values(term) {
+        (None, Some(_)) => true,
+        (Some(old), Some(new)) => old != new,
+        (_, None) => false,
+    });
+    let anti_helps = pod.required_anti_affinity().iter().any(|term| match values(term) {
+        _ if old.is_none() => true,
+        (Some(_), None) => true,
+        (Some(old), Some(new)) => old != new,
+        (None, _) => false,
+    });
+    affinity_helps || anti_helps
+}

@@ -1,0 +1,136 @@
+//! InterPodAffinity's preferences, the incoming pod's and those of pods on nodes.
+//! Upstream: plugins/interpodaffinity/scoring.go (v1.36.2).
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::inter_pod_affinity::{InterPodAffinity, count_key, counted};
+use crate::cache::{LabelColumn, NodeIdx, NodeView, Snapshot, TermEntry};
+use crate::framework::{Cycle, CycleState, MAX_NODE_SCORE, PluginError, PreScoreStatus, Result, ScorePlugin};
+
+/// What each domain of each topology key scores: by value id.
+#[derive(Debug)]
+pub struct TopologyScores(Vec<(Arc<str>, Vec<i64>)>);
+
+/// Adds up scores by topology key and domain.
+struct Adder<'a> {
+    snapshot: &'a Snapshot,
+    by_key: FxHashMap<Arc<str>, Vec<i64>>,
+}
+
+impl Adder<'_> {
+    /// A term that reaches no node with the label leaves no trace.
+    fn add(&mut self, key: &Arc<str>, weight: i64, nodes: impl FnOnce(&mut dyn FnMut(NodeIdx, i64))) {
+        let Some(column) = self.snapshot.labels().get(key) else { return };
+        let values = column.values();
+        let by_key = &mut self.by_key;
+        nodes(&mut |node, count| {
+            let domain = values[node.slot()];
+            if domain != LabelColumn::NONE {
+                let scores = match by_key.get_mut(key) {
+                    Some(scores) => scores,
+                    None => by_key.entry(Arc::clone(key)).or_insert(vec![0; column.n_ids()]),
+                };
+                let score = &mut scores[domain as usize];
+                *score = score.wrapping_add(weight.wrapping_mul(count));
+            }
+        });
+    }
+
+    fn add_entry(&mut self, entry: &TermEntry, weight: i32) {
+        self.add(&entry.term.topology_key, i64::from(weight), |each| {
+            for (node, count) in &entry.per_node {
+                each(*node, i64::from(*count));
+            }
+        });
+    }
+}
+
+impl ScorePlugin for InterPodAffinity {
+    type State = TopologyScores;
+
+    fn pre_score(&self, cycle: Cycle<'_>, _: &[NodeIdx], _: &CycleState) -> Result<PreScoreStatus<TopologyScores>> {
+        let (pod, snapshot) = (cycle.pod, cycle.snapshot);
+        let (preferred, preferred_anti) = match &pod.affinity {
+            Some(affinity) => (&*affinity.preferred_pod, &*affinity.preferred_anti),
+            None => (&[][..], &[][..]),
+        };
+        let has_preferences = !preferred.is_empty() || !preferred_anti.is_empty();
+        if self.ignore_preferred_terms_of_existing_pods && !has_preferences {
+            return Ok(PreScoreStatus::Skip);
+        }
+        let mut adder = Adder { snapshot, by_key: FxHashMap::default() };
+        let own = preferred.iter().map(|term| (term, 1)).chain(preferred_anti.iter().map(|term| (term, -1)));
+        for (weighted, sign) in own {
+            let key = count_key(&weighted.term, cycle.objects);
+            let weight = i64::from(weighted.weight) * sign;
+            adder.add(&weighted.term.topology_key, weight, |each| counted(snapshot, &key, each));
+        }
+        let namespace_labels = cycle.objects.namespace_labels(&pod.namespace);
+        if self.hard_weight > 0 {
+            let terms = snapshot.required_affinity_terms();
+            for entry in terms.matching(&pod.namespace, &pod.labels, &namespace_labels) {
+                adder.add_entry(entry, self.hard_weight);
+            }
+        }
+        let terms = snapshot.preferred_affinity_terms();
+        for entry in terms.matching(&pod.namespace, &pod.labels, &namespace_labels) {
+            adder.add_entry(entry, entry.weight);
+        }
+        if adder.by_key.is_empty() {
+            return Ok(PreScoreStatus::Skip);
+        }
+        Ok(PreScoreStatus::Success(TopologyScores(adder.by_key.into_iter().collect())))
+    }
+
+    fn score(&self, state: Option<&TopologyScores>, cycle: Cycle<'_>, _: &CycleState, node: NodeView<'_>) -> Result<i64> {
+        let state = state.ok_or_else(PluginError::not_found)?;
+        Ok(state
+            .0
+            .iter()
+            .filter_map(|(key, scores)| {
+                let domain = cycle.snapshot.labels().get(key)?.values()[node.idx().slot()];
+                scores.get(domain as usize)
+            })
+            .fold(0, |sum, score| sum.wrapping_add(*score)))
+    }
+
+    fn score_chunk(
+        &self,
+        state: Option<&TopologyScores>,
+        cycle: Cycle<'_>,
+        _: &CycleState,
+        nodes: &[NodeIdx],
+        scores: &mut [i64],
+    ) -> Result<()> {
+        let state = state.ok_or_else(PluginError::not_found)?;
+        scores.fill(0);
+        for (key, by_domain) in &state.0 {
+            let Some(column) = cycle.snapshot.labels().get(key) else { continue };
+            let values = column.values();
+            for (score, node) in scores.iter_mut().zip(nodes) {
+                let of_domain = by_domain.get(values[node.slot()] as usize).copied().unwrap_or(0);
+                *score = score.wrapping_add(of_domain);
+            }
+        }
+        Ok(())
+    }
+
+    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "upstream computes in float64, too")]
+    fn normalize(&self, state: Option<&TopologyScores>, _: Cycle<'_>, _: &[NodeIdx], scores: &mut [i64]) -> Result<()> {
+        state.ok_or_else(PluginError::not_found)?;
+        let lowest = scores.iter().copied().min().unwrap_or(0);
+        let highest = scores.iter().copied().max().unwrap_or(0);
+        let range = highest.wrapping_sub(lowest);
+        for score in scores {
+            let scaled = if range > 0 {
+                MAX_NODE_SCORE as f64 * (score.wrapping_sub(lowest) as f64 / range as f64)
+            } else {
+                0.0
+            };
+            *score = scaled as i64;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,514 @@
+//! PodTopologySpread: spreads pods evenly over the domains of node labels; this file filters, `pod_topology_spread_score`
+//! scores. Upstream: plugins/podtopologyspread (v1.36.2).
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::cache::{Candidates, CountKey, Indexes, LabelColumn, NodeIdx, NodeMatcher, NodeView, Objects, Snapshot};
+use crate::config::args::PodTopologySpreadArgs;
+use crate::framework::{
+    ActionType, ClusterEvent, ClusterView, Cycle, CycleState, EnqueueExtensions, EventFilter, EventResource,
+    FilterPlugin, FilterStatus, Hint, Plugin, PluginError, PreFilterStatus, Reason, Result,
+};
+use crate::model::{
+    Labels, Node, Object, Operator, Pod, Requirement, Selector, TopologySpreadConstraint, UnsatisfiableAction,
+};
+
+const REASON_SKEW: &str = "node(s) didn't match pod topology spread constraints";
+const REASON_LABEL: &str = "node(s) didn't match pod topology spread constraints (missing required label)";
+
+/// The label that names a node: counted per node, not per value.
+pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
+
+/// Compares the domains' pods.
+#[derive(Debug)]
+pub struct PodTopologySpread {
+    /// For pods without constraints of their own; the selector is deduced from what owns the pod.
+    defaults: Box<[TopologySpreadConstraint]>,
+    /// Whether the defaults are the built-in ones, which do not demand that nodes have every label.
+    pub(super) system_defaulted: bool,
+}
+
+impl PodTopologySpread {
+    /// Name in configurations.
+    pub const NAME: &'static str = "PodTopologySpread";
+
+    /// Takes the default constraints from the arguments.
+    #[must_use]
+    pub fn new(args: &PodTopologySpreadArgs) -> Self {
+        let constraint = |max_skew, topology_key: &str, when_unsatisfiable| TopologySpreadConstraint {
+            max_skew,
+            topology_key: topology_key.into(),
+            when_unsatisfiable,
+            selector: Arc::default(),
+            min_domains: 1,
+            honor_node_affinity: true,
+            honor_node_taints: false,
+        };
+        if args.defaulting_type == "System" {
+            let soft = |max_skew, key| constraint(max_skew, key, UnsatisfiableAction::ScheduleAnyway);
+            return Self {
+                defaults: [soft(3, HOSTNAME), soft(5, "topology.kubernetes.io/zone")].into(),
+                system_defaulted: true,
+            };
+        }
+        // Keys to match would narrow a selector of the constraint itself; the deduced selector replaces that.
+        let defaults = args.default_constraints.iter().map(|configured| TopologySpreadConstraint {
+            min_domains: configured.min_domains.unwrap_or(1),
+            honor_node_affinity: configured.node_affinity_policy.as_deref().is_none_or(|policy| policy == "Honor"),
+            honor_node_taints: configured.node_taints_policy.as_deref() == Some("Honor"),
+            ..constraint(
+                configured.max_skew,
+                &configured.topology_key,
+                match configured.when_unsatisfiable.as_str() {
+                    "ScheduleAnyway" => UnsatisfiableAction::ScheduleAnyway,
+                    _ => UnsatisfiableAction::DoNotSchedule,
+                },
+            )
+        });
+        Self { defaults: defaults.collect(), system_defaulted: false }
+    }
+
+    /// The constraints of one kind that hold for the pod.
+    pub(super) fn constraints(&self, pod: &Pod, objects: &Objects, action: UnsatisfiableAction) -> Vec<Constraint> {
+        let of = |constraint: &TopologySpreadConstraint, selector: Arc<Selector>| Constraint {
+            max_skew: constraint.max_skew,
+            min_domains: constraint.min_domains,
+            is_hostname: constraint.topology_key.as_ref() == HOSTNAME,
+            topology_key: Arc::clone(&constraint.topology_key),
+            honor_node_affinity: constraint.honor_node_affinity,
+            honor_node_taints: constraint.honor_node_taints,
+            matches_self: selector.matches(&pod.labels),
+            count: CountKey {
+                namespaces: Some([Arc::clone(&pod.namespace)].into()),
+                selector,
+                skip_terminating: true,
+            },
+        };
+        if !pod.topology_spread_constraints.is_empty() {
+            return pod
+                .topology_spread_constraints
+                .iter()
+                .filter(|constraint| constraint.when_unsatisfiable == action)
+                .map(|constraint| of(constraint, Arc::clone(&constraint.selector)))
+                .collect();
+        }
+        let mut defaults =
+            self.defaults.iter().filter(|default| default.when_unsatisfiable == action).peekable();
+        if defaults.peek().is_none() {
+            return Vec::new();
+        }
+        let selector = default_selector(pod, objects);
+        if selector.is_everything() {
+            return Vec::new();
+        }
+        let selector = Arc::new(selector);
+        defaults.map(|default| of(default, Arc::clone(&selector))).collect()
+    }
+}
+
+/// What the pod's services and its controller select. Upstream: helper `DefaultSelector` (v1.36.2).
+fn default_selector(pod: &Pod, objects: &Objects) -> Selector {
+    let mut labels: std::collections::BTreeMap<Arc<str>, Arc<str>> = std::collections::BTreeMap::new();
+    let mut merge = |more: &Labels| labels.extend(more.iter().map(|(k, v)| (Arc::clone(k), Arc::clone(v))));
+    let selects = |selector: &Labels| selector.iter().all(|(key, value)| pod.labels.get(key) == Some(value));
+    for service in objects.services_in(&pod.namespace) {
+        if let Some(selector) = service.selector.as_ref().filter(|selector| selects(selector)) {
+            merge(selector);
+        }
+    }
+    let mut more: Vec<Requirement> = Vec::new();
+    if let Some(owner) = &pod.controller {
+        match (&*owner.api_version, &*owner.kind) {
+            ("v1", "ReplicationController") => {
+                if let Some(controller) = objects.replication_controller(&pod.namespace, &owner.name) {
+                    merge(&controller.selector);
+                }
+            }
+            ("apps/v1", "ReplicaSet") => {
+                if let Some(set) = objects.replica_set(&pod.namespace, &owner.name) {
+                    more.extend_from_slice(set.selector.requirements());
+                }
+            }
+            ("apps/v1", "StatefulSet") => {
+                if let Some(set) = objects.stateful_set(&pod.namespace, &owner.name) {
+                    more.extend_from_slice(set.selector.requirements());
+                }
+            }
+            _ => {}
+        }
+    }
+    let by_label = labels.into_iter().map(|(key, value)| Requirement { key, operator: Operator::In, values: [value].into() });
+    let mut requirements: Vec<Requirement> = by_label.chain(more).collect();
+    requirements.sort();
+    requirements.dedup();
+    Selector::All(requirements.into())
+}
+
+/// One constraint of one pod.
+#[derive(Debug, Clone)]
+pub struct Constraint {
+    pub(super) max_skew: i32,
+    min_domains: i32,
+    pub(super) is_hostname: bool,
+    pub(super) topology_key: Arc<str>,
+    honor_node_affinity: bool,
+    honor_node_taints: bool,
+    matches_self: bool,
+    pub(super) count: CountKey,
+}
+
+impl Constraint {
+    /// Whether the node's pods count: a policy is to honour what keeps the pod itself off the node.
+    /// Upstream: `matchNodeInclusionPolicies`.
+    fn includes(&self, pod: &Pod, node: &Node) -> bool {
+        (!self.honor_node_affinity || pod.selects_node(node)) && (!self.honor_node_taints || pod.tolerates_all(&node.taints))
+    }
+
+    /// Matching pods of each node that has some. An empty selector counts none.
+    pub(super) fn counted<'a>(&self, snapshot: &'a Snapshot) -> Vec<(NodeIdx, u32)> {
+        if self.count.selector.is_everything() {
+            return Vec::new();
+        }
+        if let Some(column) = snapshot.pod_counts().get(&self.count) {
+            return column.iter().map(|(node, count)| (*node, *count)).collect();
+        }
+        let count = |node| snapshot.pods(node).iter().filter(|pod| self.count.matches(pod)).count();
+        snapshot
+            .iter()
+            .map(|node| (node, u32::try_from(count(node)).unwrap_or(u32::MAX)))
+            .filter(|(_, count)| *count > 0)
+            .collect()
+    }
+}
+
+/// Nodes, one bit a slot, whose pods count for a constraint: they have every key in question, and the policies hold.
+/// Constraints with equal policies share the mask.
+pub(super) fn included_nodes(cycle: Cycle<'_>, constraints: &[Constraint], keys: bool) -> Vec<Arc<[u64]>> {
+    let snapshot = cycle.snapshot;
+    let mut with_keys = snapshot.live().to_vec();
+    if keys {
+        let mut nodes = Candidates::new(0, &mut with_keys);
+        for constraint in constraints {
+            match snapshot.labels().get(&constraint.topology_key) {
+                Some(column) => {
+                    let values = column.values();
+                    nodes.retain_dense(|slot| values[slot] != LabelColumn::NONE);
+                }
+                None => nodes.retain(|node| snapshot.node(node).labels.contains_key(&constraint.topology_key)),
+            }
+        }
+    }
+    let mut masks: Vec<((bool, bool), Arc<[u64]>)> = Vec::new();
+    constraints
+        .iter()
+        .map(|constraint| {
+            let policies = (constraint.honor_node_affinity, constraint.honor_node_taints);
+            if let Some((_, mask)) = masks.iter().find(|(known, _)| *known == policies) {
+                return Arc::clone(mask);
+            }
+            let mut words = with_keys.clone();
+            let mut nodes = Candidates::new(0, &mut words);
+            if constraint.honor_node_affinity {
+                match NodeMatcher::of_pod(cycle.pod, snapshot) {
+                    Some(matcher) => matcher.retain(snapshot, &mut nodes),
+                    None => nodes.retain(|node| cycle.pod.selects_node(snapshot.node(node))),
+                }
+            }
+            if constraint.honor_node_taints {
+                let taints = snapshot.taints();
+                let tolerated: SmallVec<[bool; 32]> =
+                    taints.classes().map(|class| cycle.pod.tolerates_all(class)).collect();
+                if tolerated.iter().any(|tolerated| !tolerated) {
+                    nodes.retain_dense(|slot| tolerated[taints.of_slots()[slot] as usize]);
+                }
+            }
+            let mask: Arc<[u64]> = words.into();
+            masks.push((policies, Arc::clone(&mask)));
+            mask
+        })
+        .collect()
+}
+
+impl Plugin for PodTopologySpread {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn require(&self, pod: &Pod, objects: &Objects, indexes: &mut Indexes<'_>) {
+        for action in [UnsatisfiableAction::DoNotSchedule, UnsatisfiableAction::ScheduleAnyway] {
+            for constraint in self.constraints(pod, objects, action) {
+                indexes.label_column(&constraint.topology_key);
+                if !constraint.count.selector.is_everything() {
+                    indexes.pod_count(constraint.count);
+                }
+            }
+        }
+        NodeMatcher::require(pod, indexes);
+    }
+}
+
+/// The two domains with the fewest pods, as upstream keeps them: a change of another domain is noticed only when it
+/// goes below. Upstream: `criticalPaths`.
+#[derive(Debug, Clone, Copy)]
+struct CriticalPaths([(u32, i32); 2]);
+
+impl CriticalPaths {
+    const NEW: Self = Self([(LabelColumn::NONE, i32::MAX); 2]);
+
+    fn update(&mut self, domain: u32, count: i32) {
+        let paths = &mut self.0;
+        if let Some(known) = paths.iter_mut().find(|(known, _)| *known == domain) {
+            known.1 = count;
+            if paths[0].1 > paths[1].1 {
+                paths.swap(0, 1);
+            }
+        } else if count < paths[0].1 {
+            paths[1] = paths[0];
+            paths[0] = (domain, count);
+        } else if count < paths[1].1 {
+            paths[1] = (domain, count);
+        }
+    }
+}
+
+/// Pods per domain of one constraint.
+#[derive(Debug, Clone)]
+struct Domains {
+    /// By value id; absent domains hold [`Domains::ABSENT`].
+    base: Arc<[i32]>,
+    /// Changes of a what-if run.
+    changes: SmallVec<[(u32, i32); 2]>,
+    n_domains: usize,
+    paths: CriticalPaths,
+}
+
+impl Domains {
+    const ABSENT: i32 = i32::MIN;
+
+    fn get(&self, domain: u32) -> i32 {
+        let base = self.base.get(domain as usize).copied().filter(|count| *count != Self::ABSENT).unwrap_or(0);
+        base + self.changes.iter().find(|(changed, _)| *changed == domain).map_or(0, |(_, change)| *change)
+    }
+
+    fn change(&mut self, domain: u32, by: i32) {
+        match self.changes.iter_mut().find(|(changed, _)| *changed == domain) {
+            Some((_, change)) => *change += by,
+            None => self.changes.push((domain, by)),
+        }
+        let count = self.get(domain);
+        self.paths.update(domain, count);
+    }
+
+    fn minimum(&self, min_domains: i32) -> i32 {
+        if i64::try_from(self.n_domains).unwrap_or(i64::MAX) < i64::from(min_domains) { 0 } else { self.paths.0[0].1 }
+    }
+}
+
+/// Hard constraints with the pods per domain.
+#[derive(Debug, Clone)]
+pub struct Spread {
+    constraints: Arc<[Constraint]>,
+    domains: SmallVec<[Domains; 2]>,
+}
+
+impl Spread {
+    /// The most pods that a domain may hold before the incoming one.
+    fn limit(&self, at: usize) -> i64 {
+        let constraint = &self.constraints[at];
+        i64::from(constraint.max_skew) - i64::from(constraint.matches_self)
+            + i64::from(self.domains[at].minimum(constraint.min_domains))
+    }
+
+    fn update(&mut self, cycle: Cycle<'_>, pod: &Pod, node: NodeView<'_>, by: i32) {
+        if pod.namespace != cycle.pod.namespace {
+            return;
+        }
+        let has_all = |constraint: &Constraint| node.labels().contains_key(&constraint.topology_key);
+        if !self.constraints.iter().all(has_all) {
+            return;
+        }
+        for (constraint, domains) in self.constraints.iter().zip(&mut self.domains) {
+            // Terminating pods were not counted, yet count here; so does an empty selector.
+            if constraint.count.selector.matches(&pod.labels) && constraint.includes(cycle.pod, node.node()) {
+                if let Some(domain) = domain_of(cycle.snapshot, &constraint.topology_key, node.idx()) {
+                    domains.change(domain, by);
+                }
+            }
+        }
+    }
+}
+
+/// The id of the node's value of a topology key, if the node has the label and the key has a column.
+fn domain_of(snapshot: &Snapshot, key: &str, node: NodeIdx) -> Option<u32> {
+    let id = snapshot.labels().get(key)?.values()[node.slot()];
+    (id != LabelColumn::NONE).then_some(id)
+}
+
+impl FilterPlugin for PodTopologySpread {
+    type State = Spread;
+
+    fn pre_filter(&self, cycle: Cycle<'_>, _: &mut CycleState) -> Result<PreFilterStatus<Spread>> {
+        let constraints = self.constraints(cycle.pod, cycle.objects, UnsatisfiableAction::DoNotSchedule);
+        if constraints.is_empty() {
+            return Ok(PreFilterStatus::Skip);
+        }
+        let included = included_nodes(cycle, &constraints, true);
+        let domains = constraints
+            .iter()
+            .zip(&included)
+            .map(|(constraint, mask)| count_domains(cycle.snapshot, constraint, mask))
+            .collect::<Result<_>>()?;
+        Ok(PreFilterStatus::success(Spread { constraints: constraints.into(), domains }))
+    }
+
+    fn filter(&self, state: Option<&Spread>, cycle: Cycle<'_>, node: NodeView<'_>) -> Result<FilterStatus> {
+        let spread = state.ok_or_else(PluginError::not_found)?;
+        for (at, constraint) in spread.constraints.iter().enumerate() {
+            let Some(domain) = domain_of(cycle.snapshot, &constraint.topology_key, node.idx()) else {
+                return Ok(FilterStatus::UnschedulableAndUnresolvable);
+            };
+            if i64::from(spread.domains[at].get(domain)) > spread.limit(at) {
+                return Ok(FilterStatus::Unschedulable);
+            }
+        }
+        Ok(FilterStatus::Success)
+    }
+
+    fn filter_chunk(&self, state: Option<&Spread>, cycle: Cycle<'_>, nodes: &mut Candidates<'_>) -> Result<()> {
+        let spread = state.ok_or_else(PluginError::not_found)?;
+        for (at, constraint) in spread.constraints.iter().enumerate() {
+            let Some(column) = cycle.snapshot.labels().get(&constraint.topology_key) else {
+                nodes.clear();
+                return Ok(());
+            };
+            let limit = spread.limit(at);
+            let (values, counts) = (column.values(), &spread.domains[at].base);
+            // An absent domain holds the least number and so passes, as a count of zero would unless the limit is below.
+            let passes_absent = limit >= 0;
+            nodes.retain_dense(|slot| match counts.get(values[slot] as usize) {
+                Some(&Domains::ABSENT) => passes_absent,
+                Some(&count) => i64::from(count) <= limit,
+                None => false,
+            });
+        }
+        Ok(())
+    }
+
+    fn reasons(&self, state: Option<&Spread>, cycle: Cycle<'_>, node: NodeView<'_>, out: &mut Vec<Reason>) {
+        let Some(spread) = state else { return };
+        for (at, constraint) in spread.constraints.iter().enumerate() {
+            let reason = match domain_of(cycle.snapshot, &constraint.topology_key, node.idx()) {
+                None => REASON_LABEL,
+                Some(domain) if i64::from(spread.domains[at].get(domain)) > spread.limit(at) => REASON_SKEW,
+                Some(_) => continue,
+            };
+            out.push(reason.into());
+            return;
+        }
+    }
+
+    fn add_pod(&self, state: &mut Spread, cycle: Cycle<'_>, pod: &Pod, node: NodeView<'_>) -> Result<()> {
+        state.update(cycle, pod, node, 1);
+        Ok(())
+    }
+
+    fn remove_pod(&self, state: &mut Spread, cycle: Cycle<'_>, pod: &Pod, node: NodeView<'_>) -> Result<()> {
+        state.update(cycle, pod, node, -1);
+        Ok(())
+    }
+}
+
+fn count_domains(snapshot: &Snapshot, constraint: &Constraint, included: &[u64]) -> Result<Domains> {
+    let column = snapshot
+        .labels()
+        .get(&constraint.topology_key)
+        .ok_or_else(|| PluginError::new(format!("label {:?} has no column", constraint.topology_key)))?;
+    let mut counts = vec![Domains::ABSENT; column.n_ids()];
+    let values = column.values();
+    for (at, &word) in included.iter().enumerate() {
+        let mut word = word;
+        while word != 0 {
+            let slot = at * 64 + word.trailing_zeros() as usize;
+            word &= word - 1;
+            counts[values[slot] as usize] = 0;
+        }
+    }
+    for (node, count) in constraint.counted(snapshot) {
+        let slot = node.slot();
+        if included[slot / 64] >> (slot % 64) & 1 == 1 {
+            counts[values[slot] as usize] += i32::try_from(count).unwrap_or(i32::MAX);
+        }
+    }
+    let (mut n_domains, mut paths) = (0, CriticalPaths::NEW);
+    for (domain, &count) in counts.iter().enumerate().filter(|(_, count)| **count != Domains::ABSENT) {
+        n_domains += 1;
+        paths.update(u32::try_from(domain).unwrap_or(LabelColumn::NONE), count);
+    }
+    Ok(Domains { base: counts.into(), changes: SmallVec::new(), n_domains, paths })
+}
+
+impl EnqueueExtensions for PodTopologySpread {
+    fn events_to_register(&self) -> Vec<EventFilter> {
+        let pod = ActionType::ADD | ActionType::UPDATE_POD_LABEL | ActionType::UPDATE_POD_TOLERATION | ActionType::DELETE;
+        let node =
+            ActionType::ADD | ActionType::DELETE | ActionType::UPDATE_NODE_LABEL | ActionType::UPDATE_NODE_TAINT;
+        vec![EventFilter::new(EventResource::Pod, pod), EventFilter::new(EventResource::Node, node)]
+    }
+
+    fn hint(&self, pod: &Pod, event: &ClusterEvent, world: ClusterView<'_>) -> Result<Hint> {
+        let constraints = self.constraints(pod, world.objects, UnsatisfiableAction::DoNotSchedule);
+        let helps = match event.object() {
+            Some(Object::Node(_)) => {
+                let node = |object: &Option<Object>| match object {
+                    Some(Object::Node(node)) => Some(Arc::clone(node)),
+                    _ => None,
+                };
+                node_helps(&constraints, node(&event.old).as_deref(), node(&event.new).as_deref())
+            }
+            _ => {
+                let (old, new) = event.pods();
+                pod_helps(&constraints, pod, old, new)
+            }
+        };
+        Ok(if helps { Hint::Queue } else { Hint::Skip })
+    }
+}
+
+fn node_helps(constraints: &[Constraint], old: Option<&Node>, new: Option<&Node>) -> bool {
+    let matches = |node: &Node| constraints.iter().all(|c| node.labels.contains_key(&c.topology_key));
+    match (old, new) {
+        (Some(old), Some(new)) => {
+            let moved = |c: &Constraint| old.labels.get(&c.topology_key) != new.labels.get(&c.topology_key);
+            matches(old) != matches(new)
+                || (matches(new) && (constraints.iter().any(moved) || old.taints != new.taints))
+        }
+        (None, Some(node)) | (Some(node), None) => matches(node),
+        (None, None) => false,
+    }
+}
+
+fn pod_helps(constraints: &[Constraint], pod: &Pod, old: Option<&Pod>, new: Option<&Pod>) -> bool {
+    let involved = |other: &Pod| {
+        other.uid == pod.uid
+            || ((other.node_name.is_some() || other.nominated_node_name.is_some()) && other.namespace == pod.namespace)
+    };
+    if [old, new].into_iter().flatten().any(|other| !involved(other)) {
+        return false;
+    }
+    let selected = |other: &Pod| constraints.iter().any(|c| c.count.selector.matches(&other.labels));
+    match (old, new) {
+        (Some(old), Some(new)) => {
+            let tolerates_more = new.uid == pod.uid
+                && old.tolerations != new.tolerations
+                && constraints.iter().any(|c| c.honor_node_taints);
+            tolerates_more
+                || constraints
+                    .iter()
+                    .any(|c| c.count.selector.matches(&old.labels) != c.count.selector.matches(&new.labels))
+        }
+        (Some(only), None) | (None, Some(only)) => selected(only),
+        (None, None) => false,
+    }
+}
