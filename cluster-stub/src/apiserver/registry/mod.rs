@@ -24,6 +24,8 @@ mod response;
 mod scale;
 mod serve;
 mod table_of;
+#[cfg(test)]
+mod tests;
 mod update;
 mod watch;
 mod write;

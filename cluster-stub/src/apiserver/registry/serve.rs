@@ -73,7 +73,13 @@ impl Registry {
         extensions: http::Extensions,
         body: Bytes,
     ) -> Result<Response, ApiError> {
-        if !entry.resource.verbs.contains(verb) || (verb == Verbs::CREATE && !ctx.info.name.is_empty()) {
+        let named = !ctx.info.name.is_empty();
+        let fits = match verb {
+            Verbs::CREATE => !named,
+            Verbs::GET | Verbs::UPDATE | Verbs::PATCH | Verbs::DELETE => named,
+            _ => true,
+        };
+        if !fits || !entry.resource.verbs.contains(verb) {
             return Err(ApiError::method_not_allowed());
         }
         let accept = Accept::negotiate(&ctx.headers, &ctx.query, true)?;
