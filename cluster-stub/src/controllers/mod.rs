@@ -1,6 +1,7 @@
 //! The controllers of the cluster, one file or folder each. They see the cluster through the API only.
 
 mod deployment;
+mod endpoints;
 mod garbage_collector;
 mod namespace;
 mod node_lifecycle;
@@ -52,6 +53,7 @@ pub fn start(
         clients: Arc::new(client_factory),
     };
     deployment::start(&context);
+    endpoints::start(&context);
     garbage_collector::start(&context);
     namespace::start(&context);
     node_lifecycle::start(&context);
