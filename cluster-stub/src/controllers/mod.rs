@@ -3,6 +3,7 @@
 mod deployment;
 mod endpoints;
 mod garbage_collector;
+mod job;
 mod namespace;
 mod node_lifecycle;
 mod options;
@@ -10,6 +11,7 @@ mod pod_gc;
 mod replica_set;
 mod runtime;
 mod service_account;
+mod stateful_set;
 
 use std::sync::Arc;
 
@@ -55,11 +57,13 @@ pub fn start(
     deployment::start(&context);
     endpoints::start(&context);
     garbage_collector::start(&context);
+    job::start(&context);
     namespace::start(&context);
     node_lifecycle::start(&context);
     pod_gc::start(&context);
     replica_set::start(&context);
     service_account::start(&context);
+    stateful_set::start(&context);
     // Handlers first, then the watches, so that no controller misses an object.
     let client = (context.clients)(INFORMER_IDENTITY);
     context.informers.start(&client, &context.tasks, &context.shutdown);

@@ -8,6 +8,7 @@ pub(crate) mod correlator;
 pub(crate) mod discovery;
 pub(crate) mod expectations;
 pub(crate) mod hash;
+pub(crate) mod history;
 pub(crate) mod informer;
 pub(crate) mod informers;
 pub(crate) mod intstr;
