@@ -2,9 +2,26 @@
 //! simple kinds. How requests are handled is the registry's business.
 
 pub mod action;
+mod apps;
+mod autoscaling;
+mod batch;
+mod certificates;
 pub mod columns;
+mod coordination;
+pub(in crate::apiserver) mod core;
+mod kind;
+mod networking;
 mod objects;
+mod others;
+pub(in crate::apiserver) mod pod;
+mod policy;
+mod rbac;
 mod resource;
+pub(in crate::apiserver) mod resource_list;
+mod scale;
+mod scheduling;
+pub(in crate::apiserver) mod shape;
+mod storage;
 mod strategy;
 
 pub use action::{Action, ActionRequest};
@@ -29,6 +46,23 @@ impl Default for ResourceOptions {
 }
 
 /// Every built-in resource, in no particular order.
-pub fn builtin(_options: &ResourceOptions) -> Vec<Arc<Resource>> {
-    Vec::new()
+pub fn builtin(options: &ResourceOptions) -> Vec<Arc<Resource>> {
+    let mut resources = core::resources(options);
+    resources.extend([pod::resource(), pod::bindings(), core::events_k8s_io()]);
+    for group in [
+        apps::resources(),
+        autoscaling::resources(),
+        batch::resources(),
+        certificates::resources(),
+        coordination::resources(),
+        networking::resources(),
+        others::resources(),
+        policy::resources(),
+        rbac::resources(),
+        scheduling::resources(),
+        storage::resources(),
+    ] {
+        resources.extend(group);
+    }
+    resources.into_iter().map(Arc::new).collect()
 }

@@ -114,6 +114,8 @@ pub struct Resource {
     pub columns: Arc<dyn Columns>,
     /// Defaults, validation and the rest of what is particular to the kind.
     pub strategy: Arc<dyn Strategy>,
+    /// Set where a POST to the resource acts instead of storing an object (`bindings`).
+    pub action: Option<Arc<dyn super::action::Action>>,
     /// Where objects are stored under `/registry/`, as etcd of a real cluster has it (`pods`, `services/specs`, `minions`).
     pub storage: Cow<'static, str>,
 }

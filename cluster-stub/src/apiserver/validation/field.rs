@@ -139,11 +139,13 @@ pub struct FieldError {
     pub value: Option<Value>,
     /// The explanation after the value; may be empty.
     pub detail: String,
+    /// The text of the value where it is not its JSON (see [`FieldError::showing`]).
+    pub shown: Option<String>,
 }
 
 impl FieldError {
     fn new(kind: ErrorKind, path: &Path<'_>, value: Option<Value>, detail: impl Into<String>) -> FieldError {
-        FieldError { kind, path: path.to_string(), value, detail: detail.into() }
+        FieldError { kind, path: path.to_string(), value, detail: detail.into(), shown: None }
     }
 
     /// `Not found: <value>`.
@@ -211,14 +213,22 @@ impl FieldError {
         FieldError::new(ErrorKind::Internal, path, None, detail)
     }
 
+    /// Shows this text as the value: upstream prints some values from internal types, whose members have Go's names and order.
+    #[must_use]
+    pub fn showing(mut self, text: String) -> FieldError {
+        self.shown = Some(text);
+        self
+    }
+
     /// The message without the field, as in a Status' `details.causes[].message`.
     pub fn body(&self) -> String {
         let mut text = String::from(self.kind.title());
         if let (true, Some(value)) = (self.kind.shows_value(), &self.value) {
             text.push_str(": ");
-            match value {
-                Value::String(value) => text.push_str(&quote(value)),
-                other => text.push_str(&go_json(other)),
+            match (&self.shown, value) {
+                (Some(shown), _) => text.push_str(shown),
+                (None, Value::String(value)) => text.push_str(&quote(value)),
+                (None, other) => text.push_str(&go_json(other)),
             }
         }
         if !self.detail.is_empty() {
@@ -227,6 +237,12 @@ impl FieldError {
         }
         text
     }
+}
+
+/// A Go struct as JSON: members in the order given, each with the JSON text of its value.
+pub fn go_struct(members: &[(&str, String)]) -> String {
+    let members: Vec<String> = members.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
+    format!("{{{}}}", members.join(","))
 }
 
 /// A text in double quotes with Go's escapes (`%q`, `strconv.Quote`).

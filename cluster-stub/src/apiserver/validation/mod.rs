@@ -8,6 +8,6 @@ pub mod meta;
 pub mod names;
 pub mod quantity;
 
-pub use field::{ErrorKind, FieldError, Path};
+pub use field::{ErrorKind, FieldError, Path, go_struct};
 pub use json::JsonExt;
 pub use quantity::{Quantity, QuantityError};

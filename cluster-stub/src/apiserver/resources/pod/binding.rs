@@ -1,0 +1,122 @@
+//! Binding a pod to a node: POST to `pods/binding`, or to `bindings`.
+//!
+//! Upstream: v1.36.2 `pkg/registry/core/pod/storage/storage.go` BindingREST.
+
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+
+use super::super::action::{Action, ActionRequest};
+use super::super::resource::GroupResource;
+use super::set_condition;
+use crate::apiserver::status::{ApiError, Qualified};
+use crate::apiserver::validation::json::JsonExt;
+use crate::apiserver::validation::{FieldError, Path};
+
+const PODS: GroupResource = GroupResource::of("", "pods");
+const PODS_BINDING: Qualified<'static> = Qualified { group: "", name: "pods/binding" };
+
+/// Sets `spec.nodeName` once.
+pub(super) struct BindPod;
+
+impl Action for BindPod {
+    fn run<'a>(&'a self, request: ActionRequest<'a>) -> BoxFuture<'a, Result<(u16, Value), ApiError>> {
+        Box::pin(async move {
+            let metadata = request.body.at("metadata");
+            let name = if request.name.is_empty() { metadata.text("name").to_owned() } else { request.name.to_owned() };
+            if metadata.text("name") != name {
+                return Err(ApiError::bad_request("name in URL does not match name in Binding object"));
+            }
+            validate(&request.body)?;
+            let binding = request.body.clone();
+            let (pod_name, now) = (name.clone(), request.context.now);
+            let change = move |pod: &mut Value| bind(pod, &binding, &pod_name, now);
+            if request.dry_run {
+                let pod = request.objects.read(&PODS, request.namespace, &name).await?;
+                let mut pod = pod.ok_or_else(|| ApiError::not_found(Qualified { group: "", name: "pods" }, &name))?;
+                change(&mut pod)?;
+            } else {
+                request.objects.update(&PODS, request.namespace, &name, Box::new(change)).await?;
+            }
+            Ok((201, json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})))
+        })
+    }
+}
+
+/// Upstream answers a malformed binding with a bare 500.
+fn validate(binding: &Value) -> Result<(), ApiError> {
+    let target = binding.at("target");
+    let path = Path::root("target");
+    let mut errors = Vec::new();
+    let kind = target.text("kind");
+    if !matches!(kind, "" | "Node") {
+        errors.push(FieldError::not_supported(&path.child("kind"), kind, &["Node", "<empty>"]));
+    }
+    if target.text("name").is_empty() {
+        errors.push(FieldError::required(&path.child("name"), ""));
+    }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    Err(ApiError::unclassified(crate::apiserver::status::aggregate(&texts)))
+}
+
+fn bind(pod: &mut Value, binding: &Value, name: &str, now: jiff::Timestamp) -> Result<(), ApiError> {
+    let conflict = |why: String| ApiError::conflict(PODS_BINDING, name, why);
+    let metadata = binding.at("metadata");
+    for (key, what) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
+        let (want, have) = (metadata.text(key), pod.at("metadata").text(key));
+        if !want.is_empty() && want != have {
+            return Err(conflict(format!("Precondition failed: {what} in precondition: {want}, {what} in object meta: {have}")));
+        }
+    }
+    if pod.at("metadata").has("deletionTimestamp") {
+        return Err(conflict(format!("pod {name} is being deleted, cannot be assigned to a host")));
+    }
+    let node = pod.at("spec").text("nodeName");
+    if !node.is_empty() {
+        return Err(conflict(format!("pod {name} is already assigned to node \"{node}\"")));
+    }
+    if !pod.at("spec").items("schedulingGates").is_empty() {
+        return Err(conflict(format!("pod {name} has non-empty .spec.schedulingGates")));
+    }
+    pod.object_mut("spec").put("nodeName", binding.at("target").at("name").clone());
+    pod.object_mut("status").take_member("nominatedNodeName");
+    for key in ["annotations", "labels"] {
+        for (name, value) in metadata.entries(key).into_iter().flatten() {
+            pod.object_mut("metadata").object_mut(key).put(name, value.clone());
+        }
+    }
+    set_condition(pod, json!({"type": "PodScheduled", "status": "True"}), now);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jiff::Timestamp;
+
+    #[test]
+    fn a_pod_is_bound_once() {
+        let binding = json!({"metadata": {"name": "p", "labels": {"zone": "a"}}, "target": {"name": "n1"}});
+        let mut pod = json!({"metadata": {"name": "p"}, "spec": {}, "status": {"nominatedNodeName": "n2"}});
+        bind(&mut pod, &binding, "p", Timestamp::UNIX_EPOCH).expect("an unbound pod");
+        assert_eq!(pod["spec"]["nodeName"], "n1");
+        assert_eq!(pod["metadata"]["labels"]["zone"], "a");
+        assert!(pod["status"].get("nominatedNodeName").is_none());
+        let error = bind(&mut pod, &binding, "p", Timestamp::UNIX_EPOCH).expect_err("bound already");
+        assert_eq!(
+            error.message(),
+            "Operation cannot be fulfilled on pods/binding \"p\": pod p is already assigned to node \"n1\""
+        );
+    }
+
+    #[test]
+    fn gates_and_deletion_refuse_a_binding() {
+        let binding = json!({"metadata": {"name": "p"}, "target": {"name": "n1"}});
+        for pod in [json!({"spec": {"schedulingGates": [{"name": "g"}]}}), json!({"metadata": {"deletionTimestamp": "t"}})] {
+            let error = bind(&mut pod.clone(), &binding, "p", Timestamp::UNIX_EPOCH).expect_err("not to be bound");
+            assert_eq!(error.code(), 409);
+        }
+    }
+}
