@@ -179,7 +179,9 @@ fn to_storage(object: &mut Value) {
 }
 
 fn from_storage(object: &mut Value) {
-    let is_cpu = |metric: &Value| metric.at("resource").text("name") == "cpu" && metric.at("resource").at("target").has("averageUtilization");
+    let is_cpu = |metric: &Value| {
+        metric.at("resource").text("name") == "cpu" && metric.at("resource").at("target").has("averageUtilization")
+    };
     let spec = object.object_mut("spec");
     let mut metrics = spec.take_member("metrics");
     let behavior = spec.take_member("behavior");
@@ -221,11 +223,11 @@ impl Strategy for Version1 {
     }
 
     fn validate(&self, object: &Value) -> Vec<FieldError> {
-        self.0.validate(&stored(object))
+        Strategy::validate(&self.0, &stored(object))
     }
 
     fn validate_update(&self, object: &Value, old: &Value) -> Vec<FieldError> {
-        self.0.validate_update(&stored(object), &stored(old))
+        Strategy::validate_update(&self.0, &stored(object), &stored(old))
     }
 
     fn convert_to_storage(&self, object: &mut Value) {
@@ -249,7 +251,7 @@ impl UpdateStrategy for Version1Status {
     }
 
     fn validate_update(&self, object: &Value, old: &Value) -> Vec<FieldError> {
-        self.0.validate_update(object, old)
+        Strategy::validate_update(&self.0, object, old)
     }
 }
 
@@ -274,8 +276,11 @@ fn metrics(specs: &[Value], statuses: &[Value]) -> String {
     if specs.is_empty() {
         return "<none>".to_owned();
     }
-    let texts: Vec<String> =
-        specs.iter().enumerate().map(|(index, spec)| metric(spec, statuses.get(index).unwrap_or(&Value::Null))).collect();
+    let texts: Vec<String> = specs
+        .iter()
+        .enumerate()
+        .map(|(index, spec)| metric(spec, statuses.get(index).unwrap_or(&Value::Null)))
+        .collect();
     let shown = texts.iter().take(2).cloned().collect::<Vec<_>>().join(", ");
     if texts.len() > 2 { format!("{shown} + {} more...", texts.len() - 2) } else { shown }
 }
@@ -295,7 +300,8 @@ fn metric(spec: &Value, status: &Value) -> String {
             if target.has("averageValue") {
                 return format!("{name}: {}/{}", known("averageValue"), target.text("averageValue"));
             }
-            let percent = |value: Option<i64>, otherwise: &str| value.map_or(otherwise.to_owned(), |value| format!("{value}%"));
+            let percent =
+                |value: Option<i64>, otherwise: &str| value.map_or(otherwise.to_owned(), |value| format!("{value}%"));
             let now = percent(current.int("averageUtilization"), "<unknown>");
             format!("{name}: {now}/{}", percent(target.int("averageUtilization"), "<auto>"))
         }

@@ -153,7 +153,11 @@ fn validate_signer(name: &str, path: &Path<'_>, out: &mut Vec<FieldError>) {
         return;
     }
     let Some((domain, rest)) = name.split_once('/') else {
-        out.push(FieldError::invalid(path, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'"));
+        out.push(FieldError::invalid(
+            path,
+            name,
+            "must be a fully qualified domain and path of the form 'example.com/signer-name'",
+        ));
         return;
     };
     if domain.split('.').count() < 2 {
@@ -227,14 +231,23 @@ impl UpdateStrategy for Approval {
 fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
     let (spec, status) = (object.at("spec"), object.at("status"));
     let has = |kind: &str| status.items("conditions").iter().any(|condition| condition.text("type") == kind);
-    let mut state = if has("Denied") { "Denied" } else if has("Approved") { "Approved" } else { "Pending" }.to_owned();
+    let mut state = if has("Denied") {
+        "Denied"
+    } else if has("Approved") {
+        "Approved"
+    } else {
+        "Pending"
+    }
+    .to_owned();
     if has("Failed") {
         state.push_str(",Failed");
     }
     if !status.text("certificate").is_empty() {
         state.push_str(",Issued");
     }
-    let duration = spec.int("expirationSeconds").map_or_else(|| "<none>".to_owned(), |seconds| columns::human_duration(seconds * 1000));
+    let duration = spec
+        .int("expirationSeconds")
+        .map_or_else(|| "<none>".to_owned(), |seconds| columns::human_duration(seconds * 1000));
     vec![
         columns::name(object),
         columns::age(object, now),

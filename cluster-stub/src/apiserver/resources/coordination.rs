@@ -17,7 +17,7 @@ pub(super) fn resources() -> Vec<Resource> {
         .create_on_update()
         .conditional_update_only()
         .validate(validate)
-        .columns(&[columns::NAME, Column::text("Holder"), columns::AGE], |object, now| {
+        .columns(const { &[columns::NAME, Column::text("Holder"), columns::AGE] }, |object, now| {
             vec![columns::name(object), json!(object.at("spec").text("holderIdentity")), columns::age(object, now)]
         })
         .build();

@@ -286,9 +286,9 @@ impl Kind {
 /// Whether two objects are equal apart from some top-level members.
 pub(super) fn same_but(left: &Value, right: &Value, ignored: &[&str]) -> bool {
     let members = |value: &Value, other: &Value| {
-        value
-            .as_object()
-            .is_none_or(|map| map.iter().all(|(key, member)| ignored.contains(&key.as_str()) || same(member, other.at(key))))
+        value.as_object().is_none_or(|map| {
+            map.iter().all(|(key, member)| ignored.contains(&key.as_str()) || same(member, other.at(key)))
+        })
     };
     members(left, right) && members(right, left)
 }
@@ -469,7 +469,12 @@ impl Resource {
     }
 
     /// Adds a subresource over the object itself.
-    pub(super) fn with_part(self, name: &'static str, verbs: Verbs, strategy: impl UpdateStrategy + 'static) -> Resource {
+    pub(super) fn with_part(
+        self,
+        name: &'static str,
+        verbs: Verbs,
+        strategy: impl UpdateStrategy + 'static,
+    ) -> Resource {
         let subresource = Subresource {
             name: name.into(),
             group: self.group.clone(),

@@ -45,7 +45,7 @@ fn runtime_class() -> Resource {
                 out.push(FieldError::invalid(&Path::root("handler"), object.text("handler"), "field is immutable"));
             }
         })
-        .columns(&[columns::NAME, Column::text("Handler"), columns::AGE], |object, now| {
+        .columns(const { &[columns::NAME, Column::text("Handler"), columns::AGE] }, |object, now| {
             vec![columns::name(object), json!(object.text("handler")), columns::age(object, now)]
         })
         .build()
@@ -66,7 +66,7 @@ fn dynamic_resources() -> Vec<Resource> {
                     out.push(FieldError::invalid(&Path::root("spec"), object.at("spec").clone(), "field is immutable"));
                 }
             })
-            .columns(&[columns::NAME, Column::text("State"), columns::AGE], claim_cells)
+            .columns(const { &[columns::NAME, Column::text("State"), columns::AGE] }, claim_cells)
             .build(),
         kind("resourceclaimtemplates", "ResourceClaimTemplate")
             .columns(columns::NAME_AND_AGE, columns::name_and_age)
@@ -79,7 +79,7 @@ fn dynamic_resources() -> Vec<Resource> {
                 vec![spec.text("nodeName").to_owned(), spec.text("driver").to_owned()]
             })
             .columns(
-                &[columns::NAME, Column::text("Node"), Column::text("Driver"), Column::text("Pool"), columns::AGE],
+                const { &[columns::NAME, Column::text("Node"), Column::text("Driver"), Column::text("Pool"), columns::AGE] },
                 |object, now| {
                     let spec = object.at("spec");
                     vec![
@@ -115,19 +115,23 @@ fn claim_cells(object: &Value, now: Timestamp) -> Vec<Value> {
 
 /// Upstream: `pkg/apis/flowcontrol/v1/defaults.go`.
 fn flow_control() -> Vec<Resource> {
-    let kind = |plural, kind| Kind::new("flowcontrol.apiserver.k8s.io", "v1", plural, kind).cluster_scoped().generation().status();
+    let kind = |plural, kind| {
+        Kind::new("flowcontrol.apiserver.k8s.io", "v1", plural, kind).cluster_scoped().generation().status()
+    };
     vec![
         kind("flowschemas", "FlowSchema")
             .defaults(|object| object.object_mut("spec").default_to("matchingPrecedence", 1000))
             .columns(
-                &[
-                    columns::NAME,
-                    Column::text("PriorityLevel"),
-                    Column::text("MatchingPrecedence"),
-                    Column::text("DistinguisherMethod"),
-                    columns::AGE,
-                    Column::text("MissingPL"),
-                ],
+                const {
+                    &[
+                        columns::NAME,
+                        Column::text("PriorityLevel"),
+                        Column::text("MatchingPrecedence"),
+                        Column::text("DistinguisherMethod"),
+                        columns::AGE,
+                        Column::text("MissingPL"),
+                    ]
+                },
                 |object, now| {
                     let spec = object.at("spec");
                     let conditions = object.at("status").items("conditions");
@@ -145,19 +149,23 @@ fn flow_control() -> Vec<Resource> {
             .build(),
         kind("prioritylevelconfigurations", "PriorityLevelConfiguration")
             .columns(
-                &[
-                    columns::NAME,
-                    Column::text("Type"),
-                    Column::text("NominalConcurrencyShares"),
-                    Column::text("Queues"),
-                    Column::text("HandSize"),
-                    Column::text("QueueLengthLimit"),
-                    columns::AGE,
-                ],
+                const {
+                    &[
+                        columns::NAME,
+                        Column::text("Type"),
+                        Column::text("NominalConcurrencyShares"),
+                        Column::text("Queues"),
+                        Column::text("HandSize"),
+                        Column::text("QueueLengthLimit"),
+                        columns::AGE,
+                    ]
+                },
                 |object, now| {
                     let limited = object.at("spec").at("limited");
                     let queuing = limited.at("limitResponse").at("queuing");
-                    let shown = |holder: &Value, key: &str| holder.int(key).map_or_else(|| json!("<none>"), |value| json!(value));
+                    let shown = |holder: &Value, key: &str| {
+                        holder.int(key).map_or_else(|| json!("<none>"), |value| json!(value))
+                    };
                     vec![
                         columns::name(object),
                         json!(object.at("spec").text("type")),
@@ -182,29 +190,33 @@ fn admission_registration() -> Vec<Resource> {
             .generation()
             .conditional_update_only()
     };
-    let webhooks = &[columns::NAME, Column::integer("Webhooks"), columns::AGE];
+    let webhooks = const { &[columns::NAME, Column::integer("Webhooks"), columns::AGE] };
     let webhook_cells = |object: &Value, now: Timestamp| {
         vec![columns::name(object), json!(object.items("webhooks").len()), columns::age(object, now)]
     };
-    let binding = &[columns::NAME, Column::text("PolicyName"), Column::text("ParamRef"), columns::AGE];
+    let binding = const { &[columns::NAME, Column::text("PolicyName"), Column::text("ParamRef"), columns::AGE] };
     vec![
         kind("mutatingadmissionpolicies", "MutatingAdmissionPolicy")
             .defaults(|object| apply_policy_defaults(object.object_mut("spec")))
             .columns(
-                &[columns::NAME, Column::integer("Mutations"), Column::text("ParamKind"), columns::AGE],
+                const { &[columns::NAME, Column::integer("Mutations"), Column::text("ParamKind"), columns::AGE] },
                 |object, now| policy_cells(object, "mutations", now),
             )
             .build(),
-        kind("mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding").columns(binding, binding_cells).build(),
+        kind("mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding")
+            .columns(binding, binding_cells)
+            .build(),
         kind("validatingadmissionpolicies", "ValidatingAdmissionPolicy")
             .status()
             .defaults(|object| apply_policy_defaults(object.object_mut("spec")))
             .columns(
-                &[columns::NAME, Column::integer("Validations"), Column::text("ParamKind"), columns::AGE],
+                const { &[columns::NAME, Column::integer("Validations"), Column::text("ParamKind"), columns::AGE] },
                 |object, now| policy_cells(object, "validations", now),
             )
             .build(),
-        kind("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding").columns(binding, binding_cells).build(),
+        kind("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding")
+            .columns(binding, binding_cells)
+            .build(),
         kind("mutatingwebhookconfigurations", "MutatingWebhookConfiguration")
             .defaults(|object| apply_webhook_defaults(object, true))
             .columns(webhooks, webhook_cells)
@@ -252,7 +264,11 @@ fn apply_webhook_defaults(object: &mut Value, mutating: bool) {
 fn policy_cells(object: &Value, list: &str, now: Timestamp) -> Vec<Value> {
     let spec = object.at("spec");
     let kind = spec.at("paramKind");
-    let shown = if kind.is_null() { "<unset>".to_owned() } else { format!("{}/{}", kind.text("apiVersion"), kind.text("kind")) };
+    let shown = if kind.is_null() {
+        "<unset>".to_owned()
+    } else {
+        format!("{}/{}", kind.text("apiVersion"), kind.text("kind"))
+    };
     vec![columns::name(object), json!(spec.items(list).len()), json!(shown), columns::age(object, now)]
 }
 
@@ -298,12 +314,14 @@ fn api_service() -> Resource {
         .categories(&["api-extensions"])
         .status()
         .defaults(|object| {
-            if let Some(service) = object.get_mut("spec").and_then(|spec| spec.get_mut("service")).filter(|one| one.is_object()) {
+            if let Some(service) =
+                object.get_mut("spec").and_then(|spec| spec.get_mut("service")).filter(|one| one.is_object())
+            {
                 service.default_to("port", 443);
             }
         })
         .columns(
-            &[columns::NAME, Column::text("Service"), Column::text("Available"), columns::AGE],
+            const { &[columns::NAME, Column::text("Service"), Column::text("Available"), columns::AGE] },
             |object, now| {
                 let service = object.at("spec").at("service");
                 let shown = if service.is_null() {
@@ -327,11 +345,14 @@ fn api_service() -> Resource {
 
 /// Questions to the server that are answered and not stored. Who answers them is the server's business.
 fn reviews() -> Vec<Resource> {
-    let review = |group, plural, kind| Kind::new(group, "v1", plural, kind).verbs(Verbs::CREATE).cluster_scoped().build();
+    let review =
+        |group, plural, kind| Kind::new(group, "v1", plural, kind).verbs(Verbs::CREATE).cluster_scoped().build();
     vec![
         review("authentication.k8s.io", "selfsubjectreviews", "SelfSubjectReview"),
         review("authentication.k8s.io", "tokenreviews", "TokenReview"),
-        Kind::new("authorization.k8s.io", "v1", "localsubjectaccessreviews", "LocalSubjectAccessReview").verbs(Verbs::CREATE).build(),
+        Kind::new("authorization.k8s.io", "v1", "localsubjectaccessreviews", "LocalSubjectAccessReview")
+            .verbs(Verbs::CREATE)
+            .build(),
         review("authorization.k8s.io", "selfsubjectaccessreviews", "SelfSubjectAccessReview"),
         review("authorization.k8s.io", "selfsubjectrulesreviews", "SelfSubjectRulesReview"),
         review("authorization.k8s.io", "subjectaccessreviews", "SubjectAccessReview"),

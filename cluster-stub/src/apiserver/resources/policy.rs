@@ -27,13 +27,15 @@ pub(super) fn resources() -> Vec<Resource> {
             }
         })
         .columns(
-            &[
-                columns::NAME,
-                Column::text("Min Available"),
-                Column::text("Max Unavailable"),
-                Column::integer("Allowed Disruptions"),
-                columns::AGE,
-            ],
+            const {
+                &[
+                    columns::NAME,
+                    Column::text("Min Available"),
+                    Column::text("Max Unavailable"),
+                    Column::integer("Allowed Disruptions"),
+                    columns::AGE,
+                ]
+            },
             |object, now| {
                 let spec = object.at("spec");
                 let shown = |key: &str| if spec.has(key) { int_or_text(spec.at(key)) } else { "N/A".to_owned() };

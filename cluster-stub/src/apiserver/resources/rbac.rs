@@ -160,7 +160,11 @@ fn validate_subject(subject: &Value, namespaced: bool, path: &Path<'_>, out: &mu
 
 fn validate_binding_update(binding: &Value, old: &Value, out: &mut Vec<FieldError>) {
     if binding.at("roleRef") != old.at("roleRef") {
-        out.push(FieldError::invalid(&Path::root("roleRef"), go_role_ref(binding.at("roleRef")), "cannot change roleRef"));
+        out.push(FieldError::invalid(
+            &Path::root("roleRef"),
+            go_role_ref(binding.at("roleRef")),
+            "cannot change roleRef",
+        ));
     }
 }
 
@@ -219,7 +223,8 @@ mod tests {
 
     #[test]
     fn binding_names_a_known_kind_of_role_and_subject() {
-        let mut binding = json!({"roleRef": {"kind": "Nope", "name": "r"}, "subjects": [{"kind": "Robot", "name": "x"}]});
+        let mut binding =
+            json!({"roleRef": {"kind": "Nope", "name": "r"}, "subjects": [{"kind": "Robot", "name": "x"}]});
         binding_defaults(&mut binding);
         assert_eq!(
             texts(|out| validate_binding(&binding, true, out)),

@@ -115,8 +115,15 @@ pub(super) fn validate_quantity(name: &str, text: &str, path: &Path<'_>, out: &m
     let whole = is_extended(name)
         || matches!(
             name,
-            "pods" | "services" | "replicationcontrollers" | "resourcequotas" | "secrets" | "configmaps" | "persistentvolumeclaims"
-                | "services.nodeports" | "services.loadbalancers"
+            "pods"
+                | "services"
+                | "replicationcontrollers"
+                | "resourcequotas"
+                | "secrets"
+                | "configmaps"
+                | "persistentvolumeclaims"
+                | "services.nodeports"
+                | "services.loadbalancers"
         );
     if whole && quantity.milli_value() % 1000 != 0 {
         out.push(FieldError::invalid(path, text, "must be an integer"));
@@ -145,7 +152,10 @@ mod tests {
                 "Invalid value: \"gpu\": must be a standard resource for containers",
             ]
         );
-        assert_eq!(faults(validate_container_name, "pods"), ["Invalid value: \"pods\": must be a standard resource for containers"]);
+        assert_eq!(
+            faults(validate_container_name, "pods"),
+            ["Invalid value: \"pods\": must be a standard resource for containers"]
+        );
     }
 
     #[test]
@@ -153,6 +163,9 @@ mod tests {
         let mut errors = Vec::new();
         validate_quantity("example.com/gpu", "500m", &Path::root("r"), &mut errors);
         validate_quantity("cpu", "500m", &Path::root("r"), &mut errors);
-        assert_eq!(errors.iter().map(ToString::to_string).collect::<Vec<_>>(), ["r: Invalid value: \"500m\": must be an integer"]);
+        assert_eq!(
+            errors.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["r: Invalid value: \"500m\": must be an integer"]
+        );
     }
 }

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use super::kind::SPEC;
 use super::strategy::ScaleStrategy;
+use crate::apiserver::validation::FieldError;
 use crate::apiserver::validation::json::JsonExt;
 use crate::apiserver::validation::labels::{format_labels, format_selector};
 use crate::apiserver::validation::meta::validate_nonnegative;
-use crate::apiserver::validation::FieldError;
 
 /// Scale over `spec.replicas`; the selector is `spec.selector`, a label selector or a plain map.
 pub(super) struct ReplicaScale;

@@ -29,16 +29,23 @@ pub(super) fn resources() -> Vec<Resource> {
             if object.int("value").unwrap_or(0) != old.int("value").unwrap_or(0) {
                 out.push(FieldError::forbidden(&Path::root("value"), "may not be changed in an update."));
             }
-            validate_immutable(object.at("preemptionPolicy"), old.at("preemptionPolicy"), &Path::root("preemptionPolicy"), out);
+            validate_immutable(
+                object.at("preemptionPolicy"),
+                old.at("preemptionPolicy"),
+                &Path::root("preemptionPolicy"),
+                out,
+            );
         })
         .columns(
-            &[
-                columns::NAME,
-                Column::integer("Value"),
-                Column::boolean("Global-Default"),
-                columns::AGE,
-                Column::text("PreemptionPolicy"),
-            ],
+            const {
+                &[
+                    columns::NAME,
+                    Column::integer("Value"),
+                    Column::boolean("Global-Default"),
+                    columns::AGE,
+                    Column::text("PreemptionPolicy"),
+                ]
+            },
             |object, now| {
                 vec![
                     columns::name(object),
@@ -57,14 +64,21 @@ fn validate(object: &Value, out: &mut Vec<FieldError>) {
     let name = object.at("metadata").text("name");
     let value = object.int("value").unwrap_or(0);
     if name.starts_with("system-") {
-        let known = matches!((name, value), ("system-cluster-critical", 2_000_000_000) | ("system-node-critical", 2_000_001_000));
+        let known = matches!(
+            (name, value),
+            ("system-cluster-critical", 2_000_000_000) | ("system-node-critical", 2_000_001_000)
+        );
         if !known {
             let metadata = Path::root("metadata");
             let why = if matches!(name, "system-cluster-critical" | "system-node-critical") {
                 let want = if name == "system-cluster-critical" { 2_000_000_000 } else { 2_000_001_000 };
-                format!("priority class names with 'system-' prefix are reserved for system use only. error: value of {name} PriorityClass must be {want}")
+                format!(
+                    "priority class names with 'system-' prefix are reserved for system use only. error: value of {name} PriorityClass must be {want}"
+                )
             } else {
-                format!("priority class names with 'system-' prefix are reserved for system use only. error: {name} is not a known system priority class")
+                format!(
+                    "priority class names with 'system-' prefix are reserved for system use only. error: {name} is not a known system priority class"
+                )
             };
             out.push(FieldError::forbidden(&metadata.child("name"), why));
         }
@@ -74,6 +88,10 @@ fn validate(object: &Value, out: &mut Vec<FieldError>) {
     }
     let policy = object.text("preemptionPolicy");
     if object.has("preemptionPolicy") && !matches!(policy, "PreemptLowerPriority" | "Never") {
-        out.push(FieldError::not_supported(&Path::root("preemptionPolicy"), policy, &["PreemptLowerPriority", "Never"]));
+        out.push(FieldError::not_supported(
+            &Path::root("preemptionPolicy"),
+            policy,
+            &["PreemptLowerPriority", "Never"],
+        ));
     }
 }

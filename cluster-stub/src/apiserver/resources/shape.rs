@@ -28,8 +28,12 @@ fn fill_type(schema: &Schema, idx: TypeIdx, object: &mut Value) {
 fn fill_reference(schema: &Schema, ty: &TypeRef, value: &mut Value) {
     match (ty, value) {
         (TypeRef::Object(idx), value) => fill_type(schema, *idx, value),
-        (TypeRef::List(item), Value::Array(items)) => items.iter_mut().for_each(|value| fill_reference(schema, item, value)),
-        (TypeRef::Map(item), Value::Object(members)) => members.values_mut().for_each(|value| fill_reference(schema, item, value)),
+        (TypeRef::List(item), Value::Array(items)) => {
+            items.iter_mut().for_each(|value| fill_reference(schema, item, value))
+        }
+        (TypeRef::Map(item), Value::Object(members)) => {
+            members.values_mut().for_each(|value| fill_reference(schema, item, value))
+        }
         _ => {}
     }
 }
@@ -49,6 +53,9 @@ mod tests {
         );
         let mut job = json!({"spec": {"jobTemplate": {}}});
         fill("io.k8s.api.batch.v1.CronJob", &mut job);
-        assert_eq!(job["spec"]["jobTemplate"], json!({"metadata": {}, "spec": {"template": {"metadata": {}, "spec": {}}}}));
+        assert_eq!(
+            job["spec"]["jobTemplate"],
+            json!({"metadata": {}, "spec": {"template": {"metadata": {}, "spec": {}}}})
+        );
     }
 }

@@ -19,7 +19,14 @@ const GROUP: &str = "storage.k8s.io";
 
 /// Every resource of the group.
 pub(super) fn resources() -> Vec<Resource> {
-    vec![storage_class(), csi_driver(), csi_node(), csi_storage_capacity(), volume_attachment(), volume_attributes_class()]
+    vec![
+        storage_class(),
+        csi_driver(),
+        csi_node(),
+        csi_storage_capacity(),
+        volume_attachment(),
+        volume_attributes_class(),
+    ]
 }
 
 fn immutable(object: &Value, old: &Value, keys: &[&str], out: &mut Vec<FieldError>) {
@@ -27,7 +34,9 @@ fn immutable(object: &Value, old: &Value, keys: &[&str], out: &mut Vec<FieldErro
         if !same(object.at(key), old.at(key)) {
             let path = Path::root(key);
             out.push(match *key {
-                "parameters" | "provisioner" | "driverName" => FieldError::forbidden(&path, format!("updates to {key} are forbidden.")),
+                "parameters" | "provisioner" | "driverName" => {
+                    FieldError::forbidden(&path, format!("updates to {key} are forbidden."))
+                }
                 _ => FieldError::invalid(&path, object.at(key).clone(), "field is immutable"),
             });
         }
@@ -47,20 +56,23 @@ fn storage_class() -> Resource {
             immutable(object, old, &["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"], out);
         })
         .columns(
-            &[
-                columns::NAME,
-                Column::text("Provisioner"),
-                Column::text("ReclaimPolicy"),
-                Column::text("VolumeBindingMode"),
-                Column::text("AllowVolumeExpansion"),
-                columns::AGE,
-            ],
+            const {
+                &[
+                    columns::NAME,
+                    Column::text("Provisioner"),
+                    Column::text("ReclaimPolicy"),
+                    Column::text("VolumeBindingMode"),
+                    Column::text("AllowVolumeExpansion"),
+                    columns::AGE,
+                ]
+            },
             |object, now| {
                 let annotations = object.at("metadata").at("annotations");
                 let mut name = object.at("metadata").text("name").to_owned();
-                let default = ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"]
-                    .iter()
-                    .any(|key| annotations.text(key) == "true");
+                let default =
+                    ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"]
+                        .iter()
+                        .any(|key| annotations.text(key) == "true");
                 if default {
                     name.push_str(" (default)");
                 }
@@ -135,9 +147,13 @@ fn csi_driver() -> Resource {
         .conditional_update_only()
         .defaults(|object| {
             let spec = object.object_mut("spec");
-            for (key, value) in
-                [("attachRequired", true), ("podInfoOnMount", false), ("storageCapacity", false), ("requiresRepublish", false), ("seLinuxMount", false)]
-            {
+            for (key, value) in [
+                ("attachRequired", true),
+                ("podInfoOnMount", false),
+                ("storageCapacity", false),
+                ("requiresRepublish", false),
+                ("seLinuxMount", false),
+            ] {
                 spec.default_to(key, value);
             }
             spec.default_to("fsGroupPolicy", "ReadWriteOnceWithFSType");
@@ -165,16 +181,18 @@ fn csi_driver() -> Resource {
             }
         })
         .columns(
-            &[
-                columns::NAME,
-                Column::boolean("AttachRequired"),
-                Column::boolean("PodInfoOnMount"),
-                Column::boolean("StorageCapacity"),
-                Column::text("TokenRequests"),
-                Column::boolean("RequiresRepublish"),
-                Column::text("Modes"),
-                columns::AGE,
-            ],
+            const {
+                &[
+                    columns::NAME,
+                    Column::boolean("AttachRequired"),
+                    Column::boolean("PodInfoOnMount"),
+                    Column::boolean("StorageCapacity"),
+                    Column::text("TokenRequests"),
+                    Column::boolean("RequiresRepublish"),
+                    Column::text("Modes"),
+                    columns::AGE,
+                ]
+            },
             csi_driver_cells,
         )
         .build()
@@ -221,7 +239,7 @@ fn csi_node() -> Resource {
                 }
             }
         })
-        .columns(&[columns::NAME, Column::integer("Drivers"), columns::AGE], |object, now| {
+        .columns(const { &[columns::NAME, Column::integer("Drivers"), columns::AGE] }, |object, now| {
             vec![columns::name(object), json!(object.at("spec").items("drivers").len()), columns::age(object, now)]
         })
         .build()
@@ -251,7 +269,10 @@ fn volume_attachment() -> Resource {
             validate_qualified(spec.text("attacher"), &SPEC.child("attacher"), out);
             let source = SPEC.child("source");
             if !spec.at("source").has("persistentVolumeName") && !spec.at("source").has("inlineVolumeSpec") {
-                out.push(FieldError::required(&source, "must specify exactly one of inlineVolumeSpec and persistentVolumeName"));
+                out.push(FieldError::required(
+                    &source,
+                    "must specify exactly one of inlineVolumeSpec and persistentVolumeName",
+                ));
             }
             let (node, field) = (spec.text("nodeName"), SPEC.child("nodeName"));
             out.extend(dns_subdomain(node).into_iter().map(|fault| FieldError::invalid(&field, node, fault)));
@@ -262,14 +283,16 @@ fn volume_attachment() -> Resource {
             }
         })
         .columns(
-            &[
-                columns::NAME,
-                Column::text("Attacher"),
-                Column::text("PV"),
-                Column::text("Node"),
-                Column::boolean("Attached"),
-                columns::AGE,
-            ],
+            const {
+                &[
+                    columns::NAME,
+                    Column::text("Attacher"),
+                    Column::text("PV"),
+                    Column::text("Node"),
+                    Column::boolean("Attached"),
+                    columns::AGE,
+                ]
+            },
             |object, now| {
                 let spec = object.at("spec");
                 vec![
@@ -296,7 +319,7 @@ fn volume_attributes_class() -> Resource {
             }
         })
         .validate_update(|object, old, out| immutable(object, old, &["driverName", "parameters"], out))
-        .columns(&[columns::NAME, Column::text("DriverName"), columns::AGE], |object, now| {
+        .columns(const { &[columns::NAME, Column::text("DriverName"), columns::AGE] }, |object, now| {
             vec![columns::name(object), json!(object.text("driverName")), columns::age(object, now)]
         })
         .build()

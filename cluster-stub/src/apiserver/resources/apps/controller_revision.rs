@@ -24,8 +24,10 @@ pub(super) fn resource() -> Resource {
                 out.push(FieldError::required(&Path::root("data"), "data must be a valid JSON object"));
             }
         })
-        .validate_update(|object, old, out| validate_immutable(object.at("data"), old.at("data"), &Path::root("data"), out))
-        .columns(&[columns::NAME, Column::text("Controller"), Column::text("Revision"), columns::AGE], cells)
+        .validate_update(|object, old, out| {
+            validate_immutable(object.at("data"), old.at("data"), &Path::root("data"), out)
+        })
+        .columns(const { &[columns::NAME, Column::text("Controller"), Column::text("Revision"), columns::AGE] }, cells)
         .build()
 }
 
@@ -34,9 +36,15 @@ fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
     let controller = owners.iter().find(|owner| owner.flag("controller")).map_or_else(
         || "<none>".to_owned(),
         |owner| {
-            let group = owner.text("apiVersion").split_once('/').map_or(String::new(), |(group, _)| format!(".{group}"));
+            let group =
+                owner.text("apiVersion").split_once('/').map_or(String::new(), |(group, _)| format!(".{group}"));
             format!("{}{group}/{}", owner.text("kind").to_lowercase(), owner.text("name"))
         },
     );
-    vec![columns::name(object), json!(controller), json!(object.int("revision").unwrap_or(0)), columns::age(object, now)]
+    vec![
+        columns::name(object),
+        json!(controller),
+        json!(object.int("revision").unwrap_or(0)),
+        columns::age(object, now),
+    ]
 }

@@ -11,7 +11,9 @@ use super::super::kind::{Kind, SPEC, immutable_selector, same};
 use super::super::pod::template;
 use super::super::resource::Resource;
 use super::super::strategy::WriteContext;
-use super::{int_or_percent, validate_at_most_100_percent, validate_collisions, validate_counts, validate_int_or_percent};
+use super::{
+    int_or_percent, validate_at_most_100_percent, validate_collisions, validate_counts, validate_int_or_percent,
+};
 use crate::apiserver::validation::json::JsonExt;
 use crate::apiserver::validation::labels::{format_labels, format_selector, is_empty_selector};
 use crate::apiserver::validation::meta::validate_nonnegative;
@@ -118,7 +120,8 @@ fn validate_strategy(spec: &Value, out: &mut Vec<FieldError>) {
         "OnDelete" => {}
         "RollingUpdate" => {
             let field = path.child("rollingUpdate");
-            let (unavailable, surge) = (strategy.at("rollingUpdate").at("maxUnavailable"), strategy.at("rollingUpdate").at("maxSurge"));
+            let (unavailable, surge) =
+                (strategy.at("rollingUpdate").at("maxUnavailable"), strategy.at("rollingUpdate").at("maxSurge"));
             let (unavailable_field, surge_field) = (field.child("maxUnavailable"), field.child("maxSurge"));
             validate_int_or_percent(unavailable, &unavailable_field, out);
             validate_int_or_percent(surge, &surge_field, out);
@@ -126,7 +129,11 @@ fn validate_strategy(spec: &Value, out: &mut Vec<FieldError>) {
             validate_at_most_100_percent(surge, &surge_field, out);
             match (int_or_percent(unavailable) != 0, int_or_percent(surge) != 0) {
                 (true, true) => {
-                    out.push(FieldError::invalid(&surge_field, surge.clone(), "may not be set when maxUnavailable is non-zero"));
+                    out.push(FieldError::invalid(
+                        &surge_field,
+                        surge.clone(),
+                        "may not be set when maxUnavailable is non-zero",
+                    ));
                 }
                 (false, false) => out.push(FieldError::required(&unavailable_field, "cannot be 0 when maxSurge is 0")),
                 _ => {}

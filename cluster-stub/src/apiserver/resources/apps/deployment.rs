@@ -10,7 +10,10 @@ use super::super::columns::{self, Column};
 use super::super::kind::{Kind, SPEC, restore_labels, same};
 use super::super::pod::template;
 use super::super::resource::Resource;
-use super::{int_or_percent, validate_at_most, validate_at_most_100_percent, validate_collisions, validate_counts, validate_int_or_percent};
+use super::{
+    int_or_percent, validate_at_most, validate_at_most_100_percent, validate_collisions, validate_counts,
+    validate_int_or_percent,
+};
 use crate::apiserver::validation::json::JsonExt;
 use crate::apiserver::validation::labels::format_selector;
 use crate::apiserver::validation::meta::validate_nonnegative;
@@ -107,7 +110,11 @@ fn validate_strategy(spec: &Value, out: &mut Vec<FieldError>) {
             validate_int_or_percent(unavailable, &unavailable_field, out);
             validate_int_or_percent(surge, &field.child("maxSurge"), out);
             if int_or_percent(unavailable) == 0 && int_or_percent(surge) == 0 {
-                out.push(FieldError::invalid(&unavailable_field, unavailable.clone(), "may not be 0 when `maxSurge` is 0"));
+                out.push(FieldError::invalid(
+                    &unavailable_field,
+                    unavailable.clone(),
+                    "may not be 0 when `maxSurge` is 0",
+                ));
             }
             validate_at_most_100_percent(unavailable, &unavailable_field, out);
         }
@@ -189,7 +196,10 @@ mod tests {
     #[test]
     fn defaults_make_a_valid_rolling_update() {
         let object = deployment();
-        assert_eq!(object["spec"]["strategy"], json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}}));
+        assert_eq!(
+            object["spec"]["strategy"],
+            json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}})
+        );
         assert_eq!(object["spec"]["replicas"], 1);
         assert_eq!(faults(|_| {}), Vec::<String>::new());
     }
@@ -198,7 +208,9 @@ mod tests {
     fn selector_and_template_must_fit() {
         assert_eq!(
             faults(|object| object["spec"]["template"]["metadata"]["labels"] = json!({"x": "y"})),
-            ["spec.template.metadata.labels: Invalid value: {\"x\":\"y\"}: `selector` does not match template `labels`"]
+            [
+                "spec.template.metadata.labels: Invalid value: {\"x\":\"y\"}: `selector` does not match template `labels`"
+            ]
         );
         assert_eq!(
             faults(|object| object["spec"]["strategy"]["rollingUpdate"] = json!({"maxSurge": 0, "maxUnavailable": 0})),

@@ -43,8 +43,14 @@ pub(super) fn resource() -> Resource {
         .validate_update(immutable_selector)
         .prepare_status(|_context, object, old| restore_labels(object, old))
         .validate_status(|object, _old, out| {
-            let counts =
-                ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration", "terminatingReplicas"];
+            let counts = [
+                "replicas",
+                "fullyLabeledReplicas",
+                "readyReplicas",
+                "availableReplicas",
+                "observedGeneration",
+                "terminatingReplicas",
+            ];
             validate_counts(object, &counts, out);
             let pairs = [
                 ("fullyLabeledReplicas", "replicas", "status.replicas"),

@@ -10,7 +10,10 @@ use super::super::core::persistent_volume_claim as claim;
 use super::super::kind::{Kind, SPEC, same_but};
 use super::super::pod::template;
 use super::super::resource::Resource;
-use super::{int_or_percent, validate_at_most, validate_at_most_100_percent, validate_collisions, validate_counts, validate_int_or_percent};
+use super::{
+    int_or_percent, validate_at_most, validate_at_most_100_percent, validate_collisions, validate_counts,
+    validate_int_or_percent,
+};
 use crate::apiserver::validation::json::JsonExt;
 use crate::apiserver::validation::meta::validate_nonnegative;
 use crate::apiserver::validation::names::{dns_label, name_is_dns_label};
@@ -87,7 +90,11 @@ fn validate(object: &Value, out: &mut Vec<FieldError>) {
     let spec = object.at("spec");
     match spec.text("podManagementPolicy") {
         "OrderedReady" | "Parallel" => {}
-        other => out.push(FieldError::invalid(&SPEC.child("podManagementPolicy"), other, "must be 'OrderedReady' or 'Parallel'")),
+        other => out.push(FieldError::invalid(
+            &SPEC.child("podManagementPolicy"),
+            other,
+            "must be 'OrderedReady' or 'Parallel'",
+        )),
     }
     validate_strategy(spec, out);
     let path = SPEC.child("persistentVolumeClaimRetentionPolicy");

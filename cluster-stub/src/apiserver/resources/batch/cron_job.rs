@@ -89,7 +89,11 @@ fn validate_schedule(spec: &Value, out: &mut Vec<FieldError>) {
         out.push(FieldError::invalid(&field, schedule, why));
     }
     if schedule.contains("TZ") {
-        out.push(FieldError::invalid(&field, schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"));
+        out.push(FieldError::invalid(
+            &field,
+            schedule,
+            "cannot use TZ or CRON_TZ in schedule, use timeZone field instead",
+        ));
     }
 }
 
@@ -110,7 +114,8 @@ fn schedule_fault(schedule: &str) -> Option<String> {
     }
     const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
     const DAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
-    let bounds: [(u32, u32, &[&str], u32); 5] = [(0, 59, &[], 0), (0, 23, &[], 0), (1, 31, &[], 0), (1, 12, &MONTHS, 1), (0, 6, &DAYS, 0)];
+    let bounds: [(u32, u32, &[&str], u32); 5] =
+        [(0, 59, &[], 0), (0, 23, &[], 0), (1, 31, &[], 0), (1, 12, &MONTHS, 1), (0, 6, &DAYS, 0)];
     fields.iter().zip(bounds).flat_map(|(field, bounds)| field.split(',').map(move |range| (range, bounds))).find_map(
         |(range, (low, high, names, first_name))| {
             let number = |text: &str| -> Result<u32, String> {
@@ -118,7 +123,10 @@ fn schedule_fault(schedule: &str) -> Option<String> {
                     return Ok(u32::try_from(at).unwrap_or(0) + first_name);
                 }
                 text.parse().map_err(|_| {
-                    format!("failed to parse int from {text}: strconv.Atoi: parsing {}: invalid syntax", crate::apiserver::validation::field::quote(text))
+                    format!(
+                        "failed to parse int from {text}: strconv.Atoi: parsing {}: invalid syntax",
+                        crate::apiserver::validation::field::quote(text)
+                    )
                 })
             };
             range_fault(range, low, high, &number)
@@ -171,7 +179,11 @@ fn validate_time_zone(zone: &str, path: &Path<'_>, out: &mut Vec<FieldError>) {
     if zone.is_empty() {
         out.push(FieldError::invalid(path, zone, "timeZone must be nil or non-empty string"));
     } else if zone.eq_ignore_ascii_case("local") {
-        out.push(FieldError::invalid(path, zone, "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"));
+        out.push(FieldError::invalid(
+            path,
+            zone,
+            "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones",
+        ));
     } else if jiff::tz::TimeZone::get(zone).is_err() {
         out.push(FieldError::invalid(path, zone, format!("unknown time zone {zone}")));
     }
@@ -181,7 +193,11 @@ fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
     let (spec, status) = (object.at("spec"), object.at("status"));
     let job = spec.at("jobTemplate").at("spec");
     let [names, images] = columns::containers(job.at("template").at("spec"));
-    let last = if status.has("lastScheduleTime") { columns::since(status.text("lastScheduleTime"), now) } else { "<none>".to_owned() };
+    let last = if status.has("lastScheduleTime") {
+        columns::since(status.text("lastScheduleTime"), now)
+    } else {
+        "<none>".to_owned()
+    };
     let suspend = match spec.at("suspend").as_bool() {
         Some(true) => "True",
         Some(false) => "False",

@@ -163,7 +163,8 @@ pub(super) fn validate_spec(spec: &Value, path: &Path<'_>, out: &mut Vec<FieldEr
             }
             let parallelism = spec.int("parallelism").unwrap_or(0);
             if parallelism > MAX_PARALLEL_INDEXES {
-                let why = format!("must be less than or equal to {MAX_PARALLEL_INDEXES} when completion mode is Indexed");
+                let why =
+                    format!("must be less than or equal to {MAX_PARALLEL_INDEXES} when completion mode is Indexed");
                 out.push(FieldError::invalid(&path.child("parallelism"), parallelism, why));
             }
             if let (Some(max), Some(completions)) = (spec.int("maxFailedIndexes"), spec.int("completions"))
@@ -197,7 +198,11 @@ fn validate_template(spec: &Value, path: &Path<'_>, out: &mut Vec<FieldError>) {
     match spec.at("template").at("spec").text("restartPolicy") {
         "" | "Always" => out.push(FieldError::required(&field, "valid values: \"OnFailure\", \"Never\"")),
         "OnFailure" if spec.has("podFailurePolicy") => {
-            out.push(FieldError::invalid(&field, "OnFailure", "only \"Never\" is supported when podFailurePolicy is specified"));
+            out.push(FieldError::invalid(
+                &field,
+                "OnFailure",
+                "only \"Never\" is supported when podFailurePolicy is specified",
+            ));
         }
         "OnFailure" | "Never" => {}
         other => out.push(FieldError::not_supported(&field, other, &["OnFailure", "Never"])),
@@ -250,7 +255,11 @@ fn validate_update(job: &Value, old: &Value, out: &mut Vec<FieldError>) {
         && spec.at("completions") != spec.at("parallelism")
     {
         let value = spec.at("completions").clone();
-        out.push(FieldError::invalid(&SPEC.child("completions"), value, "can only be modified in tandem with spec.parallelism"));
+        out.push(FieldError::invalid(
+            &SPEC.child("completions"),
+            value,
+            "can only be modified in tandem with spec.parallelism",
+        ));
     }
 }
 
@@ -309,7 +318,10 @@ mod tests {
             "restartPolicy": "Never", "containers": [{"name": "c", "image": "i:1"}]}}}});
         apply_defaults(&mut job);
         let spec = &job["spec"];
-        assert_eq!((&spec["completions"], &spec["parallelism"], &spec["backoffLimit"]), (&json!(1), &json!(1), &json!(6)));
+        assert_eq!(
+            (&spec["completions"], &spec["parallelism"], &spec["backoffLimit"]),
+            (&json!(1), &json!(1), &json!(6))
+        );
         let user = crate::apiserver::authn::UserInfo::anonymous();
         generate_selector(&WriteContext { now: Timestamp::UNIX_EPOCH, user: &user }, &mut job);
         assert_eq!(job["spec"]["selector"], json!({"matchLabels": {"batch.kubernetes.io/controller-uid": "u"}}));

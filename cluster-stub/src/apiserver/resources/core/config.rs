@@ -23,8 +23,11 @@ pub(super) fn config_map() -> Resource {
         .short_names(&["cm"])
         .validate(validate_config_map)
         .validate_update(|object, old, out| validate_immutable_data(object, old, &["data", "binaryData"], out))
-        .columns(&[columns::NAME, Column::text("Data"), columns::AGE], |object, now| {
-            let count = ["data", "binaryData"].iter().map(|key| object.entries(key).map_or(0, serde_json::Map::len)).sum::<usize>();
+        .columns(const { &[columns::NAME, Column::text("Data"), columns::AGE] }, |object, now| {
+            let count = ["data", "binaryData"]
+                .iter()
+                .map(|key| object.entries(key).map_or(0, serde_json::Map::len))
+                .sum::<usize>();
             vec![columns::name(object), json!(count), columns::age(object, now)]
         })
         .build()
@@ -73,7 +76,7 @@ pub(super) fn component_status() -> Resource {
         .cluster_scoped()
         .verbs(Verbs::GET.and(Verbs::LIST))
         .columns(
-            &[columns::NAME, Column::text("Status"), Column::text("Message"), Column::text("Error")],
+            const { &[columns::NAME, Column::text("Status"), Column::text("Message"), Column::text("Error")] },
             |object, _now| {
                 let healthy = object.items("conditions").iter().find(|condition| condition.text("type") == "Healthy");
                 let (status, message, error) = healthy.map_or(("Unknown", "", ""), |condition| {
@@ -93,7 +96,7 @@ pub(super) fn pod_template() -> Resource {
         .defaults(|object| template::apply_defaults(object.object_mut("template")))
         .validate(|object, out| template::validate(object.at("template"), &Path::root("template"), out))
         .columns(
-            &[columns::NAME, Column::text("Containers"), Column::text("Images"), Column::text("Pod Labels")],
+            const { &[columns::NAME, Column::text("Containers"), Column::text("Images"), Column::text("Pod Labels")] },
             pod_template_cells,
         )
         .build()

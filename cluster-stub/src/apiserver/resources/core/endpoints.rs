@@ -27,7 +27,7 @@ pub(super) fn resource() -> Resource {
         })
         .validate(validate)
         .warnings(|_, _| vec!["v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned()])
-        .columns(&[columns::NAME, Column::text("Endpoints"), columns::AGE], cells)
+        .columns(const { &[columns::NAME, Column::text("Endpoints"), columns::AGE] }, cells)
         .build();
     resource.list_kind = "EndpointsList".into();
     resource
@@ -81,7 +81,9 @@ pub(in crate::apiserver::resources) fn validate_non_special(text: &str, path: &P
         fault("may not be in the loopback range (127.0.0.0/8, ::1/128)");
     }
     let (link_local, multicast) = match address {
-        std::net::IpAddr::V4(address) => (address.is_link_local(), address.octets()[0] == 224 && address.octets()[1..3] == [0, 0]),
+        std::net::IpAddr::V4(address) => {
+            (address.is_link_local(), address.octets()[0] == 224 && address.octets()[1..3] == [0, 0])
+        }
         std::net::IpAddr::V6(address) => (address.is_unicast_link_local(), address.segments()[0] == 0xff02),
     };
     if link_local {
@@ -128,6 +130,10 @@ fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
             }));
         }
     }
-    let text = if object.items("subsets").is_empty() { "<none>".to_owned() } else { columns::first_three(texts.iter().map(String::as_str)) };
+    let text = if object.items("subsets").is_empty() {
+        "<none>".to_owned()
+    } else {
+        columns::first_three(texts.iter().map(String::as_str))
+    };
     vec![columns::name(object), json!(text), columns::age(object, now)]
 }

@@ -84,7 +84,7 @@ impl Strategy for Event {
     }
 
     fn validate(&self, object: &Value) -> Vec<FieldError> {
-        let mut errors = self.kind.validate(object);
+        let mut errors = Strategy::validate(&self.kind, object);
         let stored = self.stored(object);
         validate_legacy(&stored, &mut errors);
         if self.converts {
@@ -94,7 +94,7 @@ impl Strategy for Event {
     }
 
     fn validate_update(&self, object: &Value, old: &Value) -> Vec<FieldError> {
-        let mut errors = self.kind.validate_update(object, old);
+        let mut errors = Strategy::validate_update(&self.kind, object, old);
         validate_legacy(&self.stored(object), &mut errors);
         super::super::kind::dedup(errors)
     }
@@ -156,7 +156,11 @@ impl Strategy for Event {
     }
 }
 
-fn rename(object: &mut Value, order: fn((&'static str, &'static str)) -> (&'static str, &'static str), api_version: &str) {
+fn rename(
+    object: &mut Value,
+    order: fn((&'static str, &'static str)) -> (&'static str, &'static str),
+    api_version: &str,
+) {
     let Some(map) = object.as_object_mut() else { return };
     for pair in RENAMED {
         let (from, to) = order(pair);
@@ -220,7 +224,8 @@ fn cells(event: &Value, now: Timestamp) -> Vec<Value> {
     }
     let first_time = if event.has("firstTimestamp") { event.text("firstTimestamp") } else { event.text("eventTime") };
     let first = columns::since(first_time, now);
-    let mut last = if event.has("lastTimestamp") { columns::since(event.text("lastTimestamp"), now) } else { first.clone() };
+    let mut last =
+        if event.has("lastTimestamp") { columns::since(event.text("lastTimestamp"), now) } else { first.clone() };
     let mut count = event.int("count").filter(|count| *count != 0).unwrap_or(1);
     if event.has("series") {
         last = columns::since(event.at("series").text("lastObservedTime"), now);
@@ -252,7 +257,8 @@ mod tests {
 
     #[test]
     fn both_groups_see_the_same_event() {
-        let mut event = json!({"regarding": {"kind": "Pod"}, "note": "hi", "eventTime": null, "reportingController": "c"});
+        let mut event =
+            json!({"regarding": {"kind": "Pod"}, "note": "hi", "eventTime": null, "reportingController": "c"});
         let strategy = Event { kind: kind("events.k8s.io"), converts: true };
         strategy.convert_to_storage(&mut event);
         assert_eq!(

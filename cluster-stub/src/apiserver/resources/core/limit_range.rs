@@ -88,7 +88,10 @@ fn validate_item(limit: &Value, path: &Path<'_>, out: &mut Vec<FieldError>) {
     }
     if kind == "PersistentVolumeClaim" && !limit.at("min").has("storage") && !limit.at("max").has("storage") {
         let field = path.child("limits");
-        out.push(FieldError::required(&field, "either minimum or maximum storage value is required, but neither was provided"));
+        out.push(FieldError::required(
+            &field,
+            "either minimum or maximum storage value is required, but neither was provided",
+        ));
     }
     for name in names {
         validate_order(limit, name, path, out);
@@ -111,12 +114,20 @@ fn validate_order(limit: &Value, name: &str, path: &Path<'_>, out: &mut Vec<Fiel
     if let (Some(request), Some(min)) = (request, min)
         && min > request
     {
-        out.push(fault("defaultRequest", request, format!("min value {min} is greater than default request value {request}")));
+        out.push(fault(
+            "defaultRequest",
+            request,
+            format!("min value {min} is greater than default request value {request}"),
+        ));
     }
     if let (Some(request), Some(max)) = (request, max)
         && request > max
     {
-        out.push(fault("defaultRequest", request, format!("default request value {request} is greater than max value {max}")));
+        out.push(fault(
+            "defaultRequest",
+            request,
+            format!("default request value {request} is greater than max value {max}"),
+        ));
     }
     if let (Some(request), Some(default)) = (request, default)
         && request > default
@@ -147,7 +158,11 @@ fn validate_order(limit: &Value, name: &str, path: &Path<'_>, out: &mut Vec<Fiel
             #[expect(clippy::cast_precision_loss, reason = "a ratio of limits, compared as upstream does")]
             let given = ratio.milli_value() as f64 / 1000.0;
             if given > bound {
-                out.push(fault("maxLimitRequestRatio", ratio, format!("ratio {ratio} is greater than max/min = {bound:.6}")));
+                out.push(fault(
+                    "maxLimitRequestRatio",
+                    ratio,
+                    format!("ratio {ratio} is greater than max/min = {bound:.6}"),
+                ));
             }
         }
     }
@@ -167,7 +182,8 @@ mod tests {
 
     #[test]
     fn defaults_flow_from_the_maximum_down() {
-        let mut range = json!({"spec": {"limits": [{"type": "Container", "max": {"cpu": "1"}, "min": {"memory": "1Mi"}}]}});
+        let mut range =
+            json!({"spec": {"limits": [{"type": "Container", "max": {"cpu": "1"}, "min": {"memory": "1Mi"}}]}});
         apply_defaults(&mut range);
         assert_eq!(
             range["spec"]["limits"][0],

@@ -25,7 +25,7 @@ pub(super) fn resource() -> Resource {
         .status()
         .defaults(apply_defaults)
         .validate_status(validate_status)
-        .columns(&[columns::NAME, Column::text("Status"), columns::AGE], |object, now| {
+        .columns(const { &[columns::NAME, Column::text("Status"), columns::AGE] }, |object, now| {
             vec![columns::name(object), json!(object.at("status").text("phase")), columns::age(object, now)]
         });
     let strategy = Namespace(kind.clone());
@@ -104,7 +104,11 @@ fn validate_finalizers(object: &Value, out: &mut Vec<FieldError>) {
     for name in object.at("spec").texts("finalizers") {
         out.extend(qualified_name(name).into_iter().map(|error| FieldError::invalid(&field, name, error)));
         if !name.contains('/') && name != "kubernetes" {
-            out.push(FieldError::invalid(&field, name, "name is neither a standard finalizer name nor is it fully qualified"));
+            out.push(FieldError::invalid(
+                &field,
+                name,
+                "name is neither a standard finalizer name nor is it fully qualified",
+            ));
         }
     }
 }

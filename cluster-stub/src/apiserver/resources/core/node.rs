@@ -41,7 +41,11 @@ pub(super) fn resource() -> Resource {
         .validate_status(validate_update)
         .columns(COLUMNS, cells);
     let strategy = Node(kind.clone());
-    kind.build().with_strategy(strategy).with_connection("proxy", "NodeProxyOptions", Verbs::ALL.without(Verbs::LIST).without(Verbs::WATCH).without(Verbs::DELETE_COLLECTION))
+    kind.build().with_strategy(strategy).with_connection(
+        "proxy",
+        "NodeProxyOptions",
+        Verbs::ALL.without(Verbs::LIST).without(Verbs::WATCH).without(Verbs::DELETE_COLLECTION),
+    )
 }
 
 /// The generic rules, but a create keeps the status.
@@ -61,11 +65,11 @@ impl Strategy for Node {
     }
 
     fn validate(&self, object: &Value) -> Vec<FieldError> {
-        self.0.validate(object)
+        Strategy::validate(&self.0, object)
     }
 
     fn validate_update(&self, object: &Value, old: &Value) -> Vec<FieldError> {
-        self.0.validate_update(object, old)
+        Strategy::validate_update(&self.0, object, old)
     }
 
     fn field_labels(&self) -> &'static [&'static str] {
@@ -150,11 +154,17 @@ fn validate_taints(taints: &[Value], path: &Path<'_>, out: &mut Vec<FieldError>)
 fn validate_update(object: &Value, old: &Value, out: &mut Vec<FieldError>) {
     let (spec, old_spec) = (object.at("spec"), old.at("spec"));
     if !old_spec.items("podCIDRs").is_empty() && !same(spec.at("podCIDRs"), old_spec.at("podCIDRs")) {
-        out.push(FieldError::forbidden(&SPEC.child("podCIDRs"), "node updates may not change podCIDR except from \"\" to valid"));
+        out.push(FieldError::forbidden(
+            &SPEC.child("podCIDRs"),
+            "node updates may not change podCIDR except from \"\" to valid",
+        ));
     }
     let (id, old_id) = (spec.text("providerID"), old_spec.text("providerID"));
     if !old_id.is_empty() && id != old_id {
-        out.push(FieldError::forbidden(&SPEC.child("providerID"), "node updates may not change providerID except from \"\" to valid"));
+        out.push(FieldError::forbidden(
+            &SPEC.child("providerID"),
+            "node updates may not change providerID except from \"\" to valid",
+        ));
     }
 }
 

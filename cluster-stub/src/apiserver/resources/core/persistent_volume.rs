@@ -41,7 +41,10 @@ pub(super) fn resource() -> Resource {
         .validate_update(validate_update)
         .prepare_status(|context, object, old| {
             let phase = object.at("status").text("phase").to_owned();
-            if phase != old.at("status").text("phase") && object.at("status").text("lastPhaseTransitionTime") == old.at("status").text("lastPhaseTransitionTime") {
+            if phase != old.at("status").text("phase")
+                && object.at("status").text("lastPhaseTransitionTime")
+                    == old.at("status").text("lastPhaseTransitionTime")
+            {
                 object.object_mut("status").put("lastPhaseTransitionTime", json!(timestamp(context.now)));
             }
         })
@@ -79,12 +82,19 @@ fn validate(object: &Value, out: &mut Vec<FieldError>) {
     }
     let policy = spec.text("persistentVolumeReclaimPolicy");
     if !matches!(policy, "Delete" | "Recycle" | "Retain") {
-        out.push(FieldError::not_supported(&SPEC.child("persistentVolumeReclaimPolicy"), policy, &["Delete", "Recycle", "Retain"]));
+        out.push(FieldError::not_supported(
+            &SPEC.child("persistentVolumeReclaimPolicy"),
+            policy,
+            &["Delete", "Recycle", "Retain"],
+        ));
     }
     volume_source::validate_persistent(spec, &SPEC, out);
     let path = spec.at("hostPath").text("path");
     if !path.is_empty() && path.trim_end_matches('/').is_empty() && policy == "Recycle" {
-        out.push(FieldError::forbidden(&SPEC.child("persistentVolumeReclaimPolicy"), "may not be 'recycle' for a hostPath mount of '/'"));
+        out.push(FieldError::forbidden(
+            &SPEC.child("persistentVolumeReclaimPolicy"),
+            "may not be 'recycle' for a hostPath mount of '/'",
+        ));
     }
     validate_class(spec.text("storageClassName"), &SPEC.child("storageClassName"), out);
     let mode = spec.text("volumeMode");
@@ -93,7 +103,11 @@ fn validate(object: &Value, out: &mut Vec<FieldError>) {
     }
     if spec.at("nodeAffinity").has("required") {
         let path = SPEC.child("nodeAffinity");
-        super::super::pod::affinity::validate_node_selector(spec.at("nodeAffinity").at("required"), &path.child("required"), out);
+        super::super::pod::affinity::validate_node_selector(
+            spec.at("nodeAffinity").at("required"),
+            &path.child("required"),
+            out,
+        );
     }
 }
 
@@ -147,13 +161,18 @@ fn validate_update(object: &Value, old: &Value, out: &mut Vec<FieldError>) {
     }
     if old_spec.has("nodeAffinity") && !same(spec.at("nodeAffinity"), old_spec.at("nodeAffinity")) {
         let value = spec.at("nodeAffinity").clone();
-        out.push(FieldError::invalid(&SPEC.child("nodeAffinity"), value, "field is immutable, except for updating from beta label to GA"));
+        out.push(FieldError::invalid(
+            &SPEC.child("nodeAffinity"),
+            value,
+            "field is immutable, except for updating from beta label to GA",
+        ));
     }
 }
 
 /// Short forms of access modes, in upstream's order.
 pub(super) fn access_modes(modes: &[&str]) -> String {
-    let short = [("ReadWriteOnce", "RWO"), ("ReadOnlyMany", "ROX"), ("ReadWriteMany", "RWX"), ("ReadWriteOncePod", "RWOP")];
+    let short =
+        [("ReadWriteOnce", "RWO"), ("ReadOnlyMany", "ROX"), ("ReadWriteMany", "RWX"), ("ReadWriteOncePod", "RWOP")];
     let found: Vec<&str> = short.iter().filter(|(mode, _)| modes.contains(mode)).map(|(_, short)| *short).collect();
     found.join(",")
 }
@@ -169,7 +188,8 @@ pub(in crate::apiserver) fn class_of(object: &Value) -> &str {
 fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
     let (spec, status) = (object.at("spec"), object.at("status"));
     let claim = spec.at("claimRef");
-    let claim = if claim.is_null() { String::new() } else { format!("{}/{}", claim.text("namespace"), claim.text("name")) };
+    let claim =
+        if claim.is_null() { String::new() } else { format!("{}/{}", claim.text("namespace"), claim.text("name")) };
     let deleted = object.at("metadata").has("deletionTimestamp");
     vec![
         columns::name(object),

@@ -119,16 +119,26 @@ fn validate_update(object: &Value, old: &Value, out: &mut Vec<FieldError>) {
         !super::super::kind::same(&new, &old)
     };
     if !same_but(spec, old_spec, &ignored) || resources_changed {
-        let why = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+        let why =
+            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
         out.push(FieldError::forbidden(&SPEC, why));
     }
     let requests = |spec: &Value| quantity(spec.at("resources").at("requests"), "storage");
-    if bound && requests(spec) < requests(old_spec) && requests(spec) < quantity(old.at("status").at("capacity"), "storage") {
+    if bound
+        && requests(spec) < requests(old_spec)
+        && requests(spec) < quantity(old.at("status").at("capacity"), "storage")
+    {
         let path = SPEC.child("resources");
-        out.push(FieldError::forbidden(&path.child("requests").child("storage"), "field can not be less than status.capacity"));
+        out.push(FieldError::forbidden(
+            &path.child("requests").child("storage"),
+            "field can not be less than status.capacity",
+        ));
     } else if bound && requests(spec) < requests(old_spec) && !old.at("status").has("capacity") {
         let path = SPEC.child("resources");
-        out.push(FieldError::forbidden(&path.child("requests").child("storage"), "field can not be less than previous value"));
+        out.push(FieldError::forbidden(
+            &path.child("requests").child("storage"),
+            "field can not be less than previous value",
+        ));
     }
 }
 

@@ -9,10 +9,10 @@ use super::super::columns::{self, Column};
 use super::super::kind::{Kind, SPEC, STATUS};
 use super::super::pod::template;
 use super::super::resource::Resource;
+use crate::apiserver::validation::FieldError;
 use crate::apiserver::validation::json::JsonExt;
 use crate::apiserver::validation::labels::{format_labels, map_selector_matches};
 use crate::apiserver::validation::meta::validate_nonnegative;
-use crate::apiserver::validation::FieldError;
 
 const COLUMNS: &[Column] = &[
     columns::NAME,

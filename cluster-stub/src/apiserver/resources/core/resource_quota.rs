@@ -73,7 +73,7 @@ pub(super) fn resource() -> Resource {
             }
         })
         .validate_status(validate_status)
-        .columns(&[columns::NAME, Column::text("Request"), Column::text("Limit"), columns::AGE], cells)
+        .columns(const { &[columns::NAME, Column::text("Request"), Column::text("Limit"), columns::AGE] }, cells)
         .build()
 }
 
@@ -112,7 +112,13 @@ fn validate_status(object: &Value, _old: &Value, out: &mut Vec<FieldError>) {
 fn is_scope(scope: &str) -> bool {
     matches!(
         scope,
-        "Terminating" | "NotTerminating" | "BestEffort" | "NotBestEffort" | "PriorityClass" | "CrossNamespacePodAffinity" | "VolumeAttributesClass"
+        "Terminating"
+            | "NotTerminating"
+            | "BestEffort"
+            | "NotBestEffort"
+            | "PriorityClass"
+            | "CrossNamespacePodAffinity"
+            | "VolumeAttributesClass"
     )
 }
 
@@ -165,7 +171,10 @@ fn validate_scope_selector(spec: &Value, names: &[&str], out: &mut Vec<FieldErro
             out.push(error.showing(go_selector(selector)));
         }
         let operator = requirement.text("operator");
-        let pod_scope = matches!(scope, "BestEffort" | "NotBestEffort" | "Terminating" | "NotTerminating" | "CrossNamespacePodAffinity");
+        let pod_scope = matches!(
+            scope,
+            "BestEffort" | "NotBestEffort" | "Terminating" | "NotTerminating" | "CrossNamespacePodAffinity"
+        );
         if pod_scope && operator != "Exists" {
             let why = "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity";
             out.push(FieldError::invalid(&path.child("operator"), operator, why));

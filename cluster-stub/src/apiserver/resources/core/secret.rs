@@ -33,7 +33,7 @@ pub(super) fn resource() -> Resource {
             validate_immutable(object.at("type"), old.at("type"), &Path::root("type"), out);
             validate_immutable_data(object, old, &["data"], out);
         })
-        .columns(&[columns::NAME, Column::text("Type"), Column::text("Data"), columns::AGE], |object, now| {
+        .columns(const { &[columns::NAME, Column::text("Type"), Column::text("Data"), columns::AGE] }, |object, now| {
             let count = object.entries("data").map_or(0, serde_json::Map::len);
             vec![columns::name(object), json!(object.text("type")), json!(count), columns::age(object, now)]
         })

@@ -34,7 +34,15 @@ pub(super) fn resource() -> Resource {
             validate_immutable(object.at("addressType"), old.at("addressType"), &Path::root("addressType"), out);
         })
         .columns(
-            &[columns::NAME, Column::text("AddressType"), Column::text("Ports"), Column::text("Endpoints"), columns::AGE],
+            const {
+                &[
+                    columns::NAME,
+                    Column::text("AddressType"),
+                    Column::text("Ports"),
+                    Column::text("Endpoints"),
+                    columns::AGE,
+                ]
+            },
             |object, now| {
                 let ports: Vec<String> = object
                     .items("ports")
@@ -46,7 +54,8 @@ pub(super) fn resource() -> Resource {
                     })
                     .collect();
                 let ports = first_three(ports.iter().map(String::as_str));
-                let addresses = first_three(object.items("endpoints").iter().flat_map(|endpoint| endpoint.texts("addresses")));
+                let addresses =
+                    first_three(object.items("endpoints").iter().flat_map(|endpoint| endpoint.texts("addresses")));
                 vec![
                     columns::name(object),
                     json!(object.text("addressType")),
@@ -102,7 +111,9 @@ fn validate_endpoint(endpoint: &Value, kind: &str, path: &Path<'_>, out: &mut Ve
                 }
                 validate_non_special(address, &field, out);
             }
-            "FQDN" => out.extend(dns_subdomain(address).into_iter().map(|fault| FieldError::invalid(&field, address, fault))),
+            "FQDN" => {
+                out.extend(dns_subdomain(address).into_iter().map(|fault| FieldError::invalid(&field, address, fault)))
+            }
             _ => {}
         }
     }

@@ -24,14 +24,16 @@ pub(super) fn resource() -> Resource {
         .status()
         .validate(validate)
         .columns(
-            &[
-                columns::NAME,
-                Column::text("Class"),
-                Column::text("Hosts"),
-                Column::text("Address"),
-                Column::text("Ports"),
-                columns::AGE,
-            ],
+            const {
+                &[
+                    columns::NAME,
+                    Column::text("Class"),
+                    Column::text("Hosts"),
+                    Column::text("Address"),
+                    Column::text("Ports"),
+                    columns::AGE,
+                ]
+            },
             cells,
         )
         .build()
@@ -166,7 +168,9 @@ fn validate_service(service: &Value, path: &Path<'_>, out: &mut Vec<FieldError>)
         (true, true) => out.push(FieldError::required(path, "port name or number is required")),
         (false, true) => {
             let field = port_field.child("name");
-            out.extend(names::port_name(port_name).into_iter().map(|fault| FieldError::invalid(&field, port_name, fault)));
+            out.extend(
+                names::port_name(port_name).into_iter().map(|fault| FieldError::invalid(&field, port_name, fault)),
+            );
         }
         (true, false) => {
             let field = port_field.child("number");
@@ -185,8 +189,11 @@ fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
         hosts => hosts.join(","),
     };
     let ingress = object.at("status").at("loadBalancer").items("ingress");
-    let addresses: BTreeSet<&str> =
-        ingress.iter().map(|one| or_else(one.text("ip"), one.text("hostname"))).filter(|text| !text.is_empty()).collect();
+    let addresses: BTreeSet<&str> = ingress
+        .iter()
+        .map(|one| or_else(one.text("ip"), one.text("hostname")))
+        .filter(|text| !text.is_empty())
+        .collect();
     vec![
         columns::name(object),
         json!(or_else(spec.text("ingressClassName"), "<none>")),
@@ -213,17 +220,22 @@ pub(super) fn class() -> Resource {
             validate_immutable(&of(object), &of(old), &SPEC.child("controller"), out);
         })
         .columns(
-            &[columns::NAME, Column::text("Controller"), Column::text("Parameters"), columns::AGE],
+            const { &[columns::NAME, Column::text("Controller"), Column::text("Parameters"), columns::AGE] },
             |object, now| {
                 let parameters = object.at("spec").at("parameters");
                 let shown = if parameters.is_null() {
                     "<none>".to_owned()
                 } else {
-                    let group = if parameters.has("apiGroup") { format!(".{}", parameters.text("apiGroup")) } else { String::new() };
+                    let group = if parameters.has("apiGroup") {
+                        format!(".{}", parameters.text("apiGroup"))
+                    } else {
+                        String::new()
+                    };
                     format!("{}{group}/{}", parameters.text("kind"), parameters.text("name"))
                 };
                 let mut name = object.at("metadata").text("name").to_owned();
-                if object.at("metadata").at("annotations").text("ingressclass.kubernetes.io/is-default-class") == "true" {
+                if object.at("metadata").at("annotations").text("ingressclass.kubernetes.io/is-default-class") == "true"
+                {
                     name.push_str(" (default)");
                 }
                 vec![json!(name), json!(object.at("spec").text("controller")), json!(shown), columns::age(object, now)]

@@ -49,8 +49,10 @@ fn ip_address() -> Resource {
                 }
             }
         })
-        .field_labels(&["spec.parentRef.name"], |object| vec![object.at("spec").at("parentRef").text("name").to_owned()])
-        .columns(&[columns::NAME, Column::text("ParentRef")], |object, _now| {
+        .field_labels(&["spec.parentRef.name"], |object| {
+            vec![object.at("spec").at("parentRef").text("name").to_owned()]
+        })
+        .columns(const { &[columns::NAME, Column::text("ParentRef")] }, |object, _now| {
             let parent = object.at("spec").at("parentRef");
             if parent.is_null() {
                 return vec![columns::name(object), json!("<none>")];
@@ -95,7 +97,7 @@ fn service_cidr() -> Resource {
                 out.push(FieldError::invalid(&spec.child("cidrs").index(0), value, "field is immutable"));
             }
         })
-        .columns(&[columns::NAME, Column::text("CIDRs"), columns::AGE], |object, now| {
+        .columns(const { &[columns::NAME, Column::text("CIDRs"), columns::AGE] }, |object, now| {
             vec![columns::name(object), json!(object.at("spec").texts("cidrs").join(",")), columns::age(object, now)]
         })
         .build()

@@ -26,13 +26,18 @@ pub(super) fn resource() -> Resource {
                 }
             }
             if spec.items("policyTypes").is_empty() {
-                let types = if spec.items("egress").is_empty() { json!(["Ingress"]) } else { json!(["Ingress", "Egress"]) };
+                let types =
+                    if spec.items("egress").is_empty() { json!(["Ingress"]) } else { json!(["Ingress", "Egress"]) };
                 spec.put("policyTypes", types);
             }
         })
         .validate(validate)
-        .columns(&[columns::NAME, Column::text("Pod-Selector"), columns::AGE], |object, now| {
-            vec![columns::name(object), json!(format_selector(object.at("spec").at("podSelector"))), columns::age(object, now)]
+        .columns(const { &[columns::NAME, Column::text("Pod-Selector"), columns::AGE] }, |object, now| {
+            vec![
+                columns::name(object),
+                json!(format_selector(object.at("spec").at("podSelector"))),
+                columns::age(object, now),
+            ]
         })
         .build()
 }
@@ -134,7 +139,9 @@ fn validate_block(block: &Value, path: &Path<'_>, out: &mut Vec<FieldError>) {
         let field = list.index(index);
         ip::validate_cidr(except, &field, out);
         let Some((address, own)) = ip::parse_cidr_sloppy(except) else { continue };
-        let inside = address.is_ipv4() == base.is_ipv4() && own > length && ip::masked(address, length) == ip::masked(base, length);
+        let inside = address.is_ipv4() == base.is_ipv4()
+            && own > length
+            && ip::masked(address, length) == ip::masked(base, length);
         if !inside {
             out.push(FieldError::invalid(&field, except, "must be a strict subset of `cidr`"));
         }
@@ -148,7 +155,8 @@ mod tests {
     #[test]
     fn blocks_and_types_are_checked() {
         let mut errors = Vec::new();
-        let policy = json!({"spec": {"ingress": [{"from": [{"ipBlock": {"cidr": "bad"}}]}], "policyTypes": ["Sideways"]}});
+        let policy =
+            json!({"spec": {"ingress": [{"from": [{"ipBlock": {"cidr": "bad"}}]}], "policyTypes": ["Sideways"]}});
         validate(&policy, &mut errors);
         assert_eq!(
             errors.iter().map(ToString::to_string).collect::<Vec<_>>(),

@@ -52,7 +52,11 @@ fn validate_weight(term: &Value, path: &Path<'_>, out: &mut Vec<FieldError>) {
 }
 
 /// A node selector with at least one term.
-pub(in crate::apiserver::resources) fn validate_node_selector(selector: &Value, path: &Path<'_>, out: &mut Vec<FieldError>) {
+pub(in crate::apiserver::resources) fn validate_node_selector(
+    selector: &Value,
+    path: &Path<'_>,
+    out: &mut Vec<FieldError>,
+) {
     let terms = path.child("nodeSelectorTerms");
     if selector.items("nodeSelectorTerms").is_empty() {
         out.push(FieldError::required(&terms, "must have at least one node selector term"));
@@ -81,10 +85,16 @@ fn validate_requirement(requirement: &Value, check_values: bool, path: &Path<'_>
             out.push(FieldError::required(&values_path, "must be specified when `operator` is 'In' or 'NotIn'"));
         }
         "Exists" | "DoesNotExist" if !values.is_empty() => {
-            out.push(FieldError::forbidden(&values_path, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"));
+            out.push(FieldError::forbidden(
+                &values_path,
+                "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+            ));
         }
         "Gt" | "Lt" if values.len() != 1 => {
-            out.push(FieldError::required(&values_path, "must be specified single value when `operator` is 'Lt' or 'Gt'"));
+            out.push(FieldError::required(
+                &values_path,
+                "must be specified single value when `operator` is 'Lt' or 'Gt'",
+            ));
         }
         "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
         other => out.push(FieldError::invalid(&path.child("operator"), other, "not a valid selector operator")),
@@ -152,7 +162,8 @@ fn validate_label_keys(holder: &Value, path: &Path<'_>, out: &mut Vec<FieldError
         }
     }
     let matching = holder.texts("matchLabelKeys");
-    let mut seen: BTreeSet<&str> = selector.entries("matchLabels").into_iter().flatten().map(|(key, _)| key.as_str()).collect();
+    let mut seen: BTreeSet<&str> =
+        selector.entries("matchLabels").into_iter().flatten().map(|(key, _)| key.as_str()).collect();
     for expression in selector.items("matchExpressions") {
         let key = expression.text("key");
         if let Some(index) = matching.iter().position(|name| *name == key)
@@ -166,7 +177,11 @@ fn validate_label_keys(holder: &Value, path: &Path<'_>, out: &mut Vec<FieldError
     let list = path.child("matchLabelKeys");
     for (index, key) in matching.iter().enumerate() {
         if mismatching.contains(key) {
-            out.push(FieldError::invalid(&list.index(index), *key, "exists in both matchLabelKeys and mismatchLabelKeys"));
+            out.push(FieldError::invalid(
+                &list.index(index),
+                *key,
+                "exists in both matchLabelKeys and mismatchLabelKeys",
+            ));
         }
     }
 }
@@ -224,7 +239,11 @@ pub(super) fn validate_spread(constraints: &[Value], path: &Path<'_>, out: &mut 
         }
         let action = constraint.text("whenUnsatisfiable");
         if !matches!(action, "DoNotSchedule" | "ScheduleAnyway") {
-            out.push(FieldError::not_supported(&item.child("whenUnsatisfiable"), action, &["DoNotSchedule", "ScheduleAnyway"]));
+            out.push(FieldError::not_supported(
+                &item.child("whenUnsatisfiable"),
+                action,
+                &["DoNotSchedule", "ScheduleAnyway"],
+            ));
         }
         let same = |other: &Value| other.text("topologyKey") == key && other.text("whenUnsatisfiable") == action;
         if constraints[index + 1..].iter().any(same) {
@@ -305,7 +324,8 @@ mod tests {
 
     #[test]
     fn tolerations_have_fitting_operators_and_effects() {
-        let faults = |toleration: Value| texts(|out| validate_tolerations(&[toleration.clone()], &Path::root("t"), out));
+        let faults =
+            |toleration: Value| texts(|out| validate_tolerations(&[toleration.clone()], &Path::root("t"), out));
         assert_eq!(faults(json!({"operator": "Exists"})), Vec::<String>::new());
         assert_eq!(
             faults(json!({"key": "a", "operator": "Exists", "value": "b"})),

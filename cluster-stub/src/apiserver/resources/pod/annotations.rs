@@ -25,7 +25,11 @@ pub(super) fn validate(annotations: &Value, path: &Path<'_>, out: &mut Vec<Field
         let profile = profile.as_str().unwrap_or("");
         let known = matches!(profile, "" | "runtime/default" | "unconfined") || profile.starts_with("localhost/");
         if !known {
-            out.push(FieldError::invalid(&path.key(key), profile, format!("invalid AppArmor profile name: \"{profile}\"")));
+            out.push(FieldError::invalid(
+                &path.key(key),
+                profile,
+                format!("invalid AppArmor profile name: \"{profile}\""),
+            ));
         }
     }
 }

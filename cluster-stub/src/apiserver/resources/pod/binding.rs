@@ -67,7 +67,9 @@ fn bind(pod: &mut Value, binding: &Value, name: &str, now: jiff::Timestamp) -> R
     for (key, what) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
         let (want, have) = (metadata.text(key), pod.at("metadata").text(key));
         if !want.is_empty() && want != have {
-            return Err(conflict(format!("Precondition failed: {what} in precondition: {want}, {what} in object meta: {have}")));
+            return Err(conflict(format!(
+                "Precondition failed: {what} in precondition: {want}, {what} in object meta: {have}"
+            )));
         }
     }
     if pod.at("metadata").has("deletionTimestamp") {
@@ -114,7 +116,9 @@ mod tests {
     #[test]
     fn gates_and_deletion_refuse_a_binding() {
         let binding = json!({"metadata": {"name": "p"}, "target": {"name": "n1"}});
-        for pod in [json!({"spec": {"schedulingGates": [{"name": "g"}]}}), json!({"metadata": {"deletionTimestamp": "t"}})] {
+        for pod in
+            [json!({"spec": {"schedulingGates": [{"name": "g"}]}}), json!({"metadata": {"deletionTimestamp": "t"}})]
+        {
             let error = bind(&mut pod.clone(), &binding, "p", Timestamp::UNIX_EPOCH).expect_err("not to be bound");
             assert_eq!(error.code(), 409);
         }

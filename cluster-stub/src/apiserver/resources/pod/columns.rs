@@ -72,12 +72,15 @@ impl<'a> Tally<'a> {
         let (spec, status) = (pod.at("spec"), pod.at("status"));
         let phase = status.text("phase");
         let mut tally = Tally { reason: or_else(status.text("reason"), phase).to_owned(), ..Tally::default() };
-        let gated = |condition: &Value| condition.text("type") == "PodScheduled" && condition.text("reason") == "SchedulingGated";
+        let gated = |condition: &Value| {
+            condition.text("type") == "PodScheduled" && condition.text("reason") == "SchedulingGated"
+        };
         if status.items("conditions").iter().any(gated) {
             tally.reason = "SchedulingGated".to_owned();
         }
         let init = spec.items("initContainers");
-        tally.total = spec.items("containers").len() + init.iter().filter(|container| is_restartable(container)).count();
+        tally.total =
+            spec.items("containers").len() + init.iter().filter(|container| is_restartable(container)).count();
         let sidecars = tally.count_init_containers(spec, status);
         if let Some((restarts, last)) = sidecars {
             (tally.restarts, tally.last_restart) = (restarts, last);
@@ -100,7 +103,8 @@ impl<'a> Tally<'a> {
 
     /// Restarts of the sidecars when the init containers are through, `None` while they run.
     fn count_init_containers(&mut self, spec: &Value, status: &'a Value) -> Option<(i64, &'a str)> {
-        let sidecar = |name: &str| spec.items("initContainers").iter().any(|one| one.text("name") == name && is_restartable(one));
+        let sidecar =
+            |name: &str| spec.items("initContainers").iter().any(|one| one.text("name") == name && is_restartable(one));
         let (mut restarts, mut last) = (0, "");
         let mut initializing = false;
         for (index, container) in status.items("initContainerStatuses").iter().enumerate() {

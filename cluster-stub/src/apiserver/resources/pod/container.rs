@@ -58,7 +58,8 @@ pub(super) fn validate_containers(around: &Surroundings<'_>, path: &Path<'_>, ou
 
 /// Init containers; those that always restart are sidecars.
 pub(super) fn validate_init_containers(around: &Surroundings<'_>, path: &Path<'_>, out: &mut Vec<FieldError>) {
-    let mut names: BTreeSet<&str> = around.spec.items("containers").iter().map(|container| container.text("name")).collect();
+    let mut names: BTreeSet<&str> =
+        around.spec.items("containers").iter().map(|container| container.text("name")).collect();
     for (index, container) in around.spec.items("initContainers").iter().enumerate() {
         let item = path.index(index);
         validate_common(container, around, &item, out);
@@ -172,7 +173,12 @@ fn validate_common(container: &Value, around: &Surroundings<'_>, path: &Path<'_>
     resources::validate_requirements(container.at("resources"), false, &field, out);
     validate_claims(container.at("resources"), &around.claims, &field.child("claims"), out);
     validate_resize_policy(container, around.spec.text("restartPolicy"), &path.child("resizePolicy"), out);
-    security::validate_container(container.at("securityContext"), around.host_users(), &path.child("securityContext"), out);
+    security::validate_container(
+        container.at("securityContext"),
+        around.host_users(),
+        &path.child("securityContext"),
+        out,
+    );
 }
 
 /// A required member with a fixed set of values.
@@ -260,7 +266,13 @@ fn validate_mounts(container: &Value, around: &Surroundings<'_>, path: &Path<'_>
 }
 
 /// Upstream reports these without the index of the mount.
-fn validate_mount_options(container: &Value, mount: &Value, list: &Path<'_>, item: &Path<'_>, out: &mut Vec<FieldError>) {
+fn validate_mount_options(
+    container: &Value,
+    mount: &Value,
+    list: &Path<'_>,
+    item: &Path<'_>,
+    out: &mut Vec<FieldError>,
+) {
     let (sub_path, expression) = (mount.text("subPath"), mount.text("subPathExpr"));
     if !sub_path.is_empty() {
         validate_descending_path(sub_path, &list.child("subPath"), out);
@@ -280,7 +292,10 @@ fn validate_mount_options(container: &Value, mount: &Value, list: &Path<'_>, ite
             out.push(FieldError::not_supported(&field, propagation, &known));
         }
         if propagation == "Bidirectional" && !container.at("securityContext").flag("privileged") {
-            out.push(FieldError::forbidden(&field, "Bidirectional mount propagation is available only to privileged containers"));
+            out.push(FieldError::forbidden(
+                &field,
+                "Bidirectional mount propagation is available only to privileged containers",
+            ));
         }
     }
     let field = list.child("recursiveReadOnly");
@@ -291,7 +306,10 @@ fn validate_mount_options(container: &Value, mount: &Value, list: &Path<'_>, ite
                 out.push(FieldError::forbidden(&field, "may only be specified when readOnly is true"));
             }
             if !matches!(propagation, "" | "None") {
-                out.push(FieldError::forbidden(&field, "may only be specified when mountPropagation is None or not specified"));
+                out.push(FieldError::forbidden(
+                    &field,
+                    "may only be specified when mountPropagation is None or not specified",
+                ));
             }
         }
         other => out.push(FieldError::not_supported(&field, other, &["Disabled", "Enabled", "IfPossible"])),

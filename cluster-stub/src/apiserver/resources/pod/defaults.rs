@@ -36,7 +36,9 @@ pub(super) fn apply_pod(pod: &mut Value) {
 
 /// Defaults of a pod spec, in a pod or a template.
 pub(super) fn apply_spec(spec: &mut Value) {
-    for (key, value) in [("dnsPolicy", "ClusterFirst"), ("restartPolicy", "Always"), ("schedulerName", "default-scheduler")] {
+    for (key, value) in
+        [("dnsPolicy", "ClusterFirst"), ("restartPolicy", "Always"), ("schedulerName", "default-scheduler")]
+    {
         if spec.text(key).is_empty() {
             spec.put(key, json!(value));
         }
@@ -124,7 +126,8 @@ fn round_up_requirements(holder: &mut Value) {
 }
 
 fn apply_probe(probe: &mut Value) {
-    for (key, value) in [("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)] {
+    for (key, value) in [("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)]
+    {
         if probe.int(key).unwrap_or(0) == 0 {
             probe.put(key, json!(value));
         }
@@ -227,7 +230,10 @@ mod tests {
         assert_eq!(container["resources"]["requests"]["cpu"], "1");
         assert_eq!(container["ports"][0]["protocol"], "TCP");
         assert_eq!(container["livenessProbe"]["httpGet"], json!({"port": 80, "path": "/", "scheme": "HTTP"}));
-        assert_eq!((&pod["spec"]["serviceAccountName"], &pod["spec"]["enableServiceLinks"]), (&json!("s"), &json!(true)));
+        assert_eq!(
+            (&pod["spec"]["serviceAccountName"], &pod["spec"]["enableServiceLinks"]),
+            (&json!("s"), &json!(true))
+        );
         let again = pod.clone();
         apply_pod(&mut pod);
         assert_eq!(pod, again);

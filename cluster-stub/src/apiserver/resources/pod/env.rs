@@ -5,7 +5,9 @@
 use serde_json::Value;
 
 use crate::apiserver::validation::json::JsonExt;
-use crate::apiserver::validation::names::{config_map_key, dns_subdomain, env_var_name, name_is_dns_subdomain, qualified_name};
+use crate::apiserver::validation::names::{
+    config_map_key, dns_subdomain, env_var_name, name_is_dns_subdomain, qualified_name,
+};
 use crate::apiserver::validation::{FieldError, Path};
 
 const ENV_FIELDS: [&str; 9] = [
@@ -122,8 +124,9 @@ pub(super) fn validate_env_from(sources: &[Value], path: &Path<'_>, out: &mut Ve
             let field = reference.child("name");
             match source.at(key).text("name") {
                 "" => out.push(FieldError::required(&field, "")),
-                name => out
-                    .extend(name_is_dns_subdomain(name, true).into_iter().map(|fault| FieldError::invalid(&field, name, fault))),
+                name => out.extend(
+                    name_is_dns_subdomain(name, true).into_iter().map(|fault| FieldError::invalid(&field, name, fault)),
+                ),
             }
         }
         match count {
@@ -184,9 +187,20 @@ fn to_internal<'a>(version: &str, label: &'a str) -> Result<&'a str, String> {
         };
     }
     match label {
-        "metadata.annotations" | "metadata.labels" | "metadata.name" | "metadata.namespace" | "metadata.uid" | "spec.nodeName"
-        | "spec.restartPolicy" | "spec.serviceAccountName" | "spec.schedulerName" | "status.phase" | "status.hostIP"
-        | "status.hostIPs" | "status.podIP" | "status.podIPs" => Ok(label),
+        "metadata.annotations"
+        | "metadata.labels"
+        | "metadata.name"
+        | "metadata.namespace"
+        | "metadata.uid"
+        | "spec.nodeName"
+        | "spec.restartPolicy"
+        | "spec.serviceAccountName"
+        | "spec.schedulerName"
+        | "status.phase"
+        | "status.hostIP"
+        | "status.hostIPs"
+        | "status.podIP"
+        | "status.podIPs" => Ok(label),
         "spec.host" => Ok("spec.nodeName"),
         _ => Err(format!("field label not supported: {label}")),
     }
@@ -217,7 +231,9 @@ pub(super) fn validate_resource_ref(reference: &Value, volume: bool, path: &Path
     let (fits, name) = match resource {
         "limits.cpu" | "requests.cpu" => (matches!(divisor, "1m" | "1"), "cpu"),
         "limits.memory" | "requests.memory" => (sizes.contains(&divisor), "memory"),
-        "limits.ephemeral-storage" | "requests.ephemeral-storage" => (sizes.contains(&divisor), "local ephemeral storage"),
+        "limits.ephemeral-storage" | "requests.ephemeral-storage" => {
+            (sizes.contains(&divisor), "local ephemeral storage")
+        }
         _ if huge => (sizes.contains(&divisor), "hugepages"),
         _ => return,
     };
@@ -258,7 +274,9 @@ mod tests {
         assert_eq!(with("metadata.labels['a/b']"), Vec::<String>::new());
         assert_eq!(
             with("spec.bogus"),
-            ["env[0].valueFrom.fieldRef.fieldPath: Invalid value: \"spec.bogus\": error converting fieldPath: field label not supported: spec.bogus"]
+            [
+                "env[0].valueFrom.fieldRef.fieldPath: Invalid value: \"spec.bogus\": error converting fieldPath: field label not supported: spec.bogus"
+            ]
         );
         assert!(with("status.phase")[0].contains("Unsupported value"));
     }

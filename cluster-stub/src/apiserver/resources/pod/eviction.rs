@@ -43,7 +43,8 @@ impl Action for EvictPod {
 
 /// Pods that do not count for any budget: not running yet, over, or going.
 fn is_beyond_budgets(pod: &Value) -> bool {
-    matches!(pod.at("status").text("phase"), "Succeeded" | "Failed" | "Pending") || pod.at("metadata").has("deletionTimestamp")
+    matches!(pod.at("status").text("phase"), "Succeeded" | "Failed" | "Pending")
+        || pod.at("metadata").has("deletionTimestamp")
 }
 
 impl EvictPod {
@@ -59,11 +60,16 @@ impl EvictPod {
             [] => return Ok(()),
             [budget] => budget,
             _ => {
-                let why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+                let why =
+                    "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
                 return Err(ApiError::unclassified(why));
             }
         };
-        let ready = pod.at("status").items("conditions").iter().any(|one| one.text("type") == "Ready" && one.text("status") == "True");
+        let ready = pod
+            .at("status")
+            .items("conditions")
+            .iter()
+            .any(|one| one.text("type") == "Ready" && one.text("status") == "True");
         let status = budget.at("status");
         let (healthy, desired) = (status.int("currentHealthy").unwrap_or(0), status.int("desiredHealthy").unwrap_or(0));
         let always = budget.at("spec").text("unhealthyPodEvictionPolicy") == "AlwaysAllow";
@@ -87,7 +93,9 @@ fn decrement(budget: &mut Value, pod: &str, now: &str) -> Result<(), ApiError> {
     let generation = budget.at("metadata").int("generation").unwrap_or(0);
     let status = budget.object_mut("status");
     let count = |key: &str| status.int(key).unwrap_or(0);
-    let refuse = |seconds: u32, why: &str| ApiError::too_many_requests(VIOLATION, seconds).with_cause("DisruptionBudget", why, "");
+    let refuse = |seconds: u32, why: &str| {
+        ApiError::too_many_requests(VIOLATION, seconds).with_cause("DisruptionBudget", why, "")
+    };
     if count("observedGeneration") < generation {
         return Err(refuse(10, &format!("The disruption budget {name} is still being processed by the server.")));
     }
@@ -101,8 +109,10 @@ fn decrement(budget: &mut Value, pod: &str, now: &str) -> Result<(), ApiError> {
     }
     if allowed == 0 {
         let (healthy, desired) = (count("currentHealthy"), count("desiredHealthy"));
-        let condition = status.items("conditions").iter().find(|condition| condition.text("type") == "DisruptionAllowed");
-        let said = condition.filter(|condition| condition.text("status") == "False" && !condition.text("message").is_empty());
+        let condition =
+            status.items("conditions").iter().find(|condition| condition.text("type") == "DisruptionAllowed");
+        let said =
+            condition.filter(|condition| condition.text("status") == "False" && !condition.text("message").is_empty());
         let why = match said {
             Some(condition) if condition.text("reason") == "SyncFailed" => format!(
                 "The disruption budget {name} does not allow evicting pods currently because it failed sync: {}",
@@ -122,7 +132,8 @@ fn decrement(budget: &mut Value, pod: &str, now: &str) -> Result<(), ApiError> {
     }
     status.put("disruptionsAllowed", json!(allowed - 1));
     if allowed == 1 {
-        for condition in status.items_mut("conditions").iter_mut().filter(|one| one.text("type") == "DisruptionAllowed") {
+        for condition in status.items_mut("conditions").iter_mut().filter(|one| one.text("type") == "DisruptionAllowed")
+        {
             condition.put("status", json!("False"));
             condition.put("reason", json!("InsufficientPods"));
             condition.put("lastTransitionTime", json!(now));

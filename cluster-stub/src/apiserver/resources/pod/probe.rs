@@ -10,7 +10,13 @@ use crate::apiserver::validation::names::{http_header_name, port_name, port_numb
 use crate::apiserver::validation::{FieldError, Path};
 
 /// A probe of that name (`livenessProbe`, …).
-pub(super) fn validate_probe(name: &str, probe: &Value, grace: Option<i64>, path: &Path<'_>, out: &mut Vec<FieldError>) {
+pub(super) fn validate_probe(
+    name: &str,
+    probe: &Value,
+    grace: Option<i64>,
+    path: &Path<'_>,
+    out: &mut Vec<FieldError>,
+) {
     validate_handler(probe, false, grace, path, out);
     for key in ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"] {
         validate_nonnegative(probe.int(key), &path.child(key), out);
@@ -31,7 +37,13 @@ pub(super) fn validate_probe(name: &str, probe: &Value, grace: Option<i64>, path
 }
 
 /// Hooks and stop signal.
-pub(super) fn validate_lifecycle(lifecycle: &Value, grace: Option<i64>, os: &str, path: &Path<'_>, out: &mut Vec<FieldError>) {
+pub(super) fn validate_lifecycle(
+    lifecycle: &Value,
+    grace: Option<i64>,
+    os: &str,
+    path: &Path<'_>,
+    out: &mut Vec<FieldError>,
+) {
     for key in ["postStart", "preStop"] {
         if lifecycle.has(key) {
             validate_handler(lifecycle.at(key), true, grace, &path.child(key), out);
@@ -52,7 +64,8 @@ pub(super) fn validate_lifecycle(lifecycle: &Value, grace: Option<i64>, os: &str
 }
 
 fn validate_handler(handler: &Value, hook: bool, grace: Option<i64>, path: &Path<'_>, out: &mut Vec<FieldError>) {
-    let kinds: &[&str] = if hook { &["exec", "httpGet", "tcpSocket", "sleep"] } else { &["exec", "httpGet", "tcpSocket", "grpc"] };
+    let kinds: &[&str] =
+        if hook { &["exec", "httpGet", "tcpSocket", "sleep"] } else { &["exec", "httpGet", "tcpSocket", "grpc"] };
     let mut found = false;
     for kind in kinds {
         if !handler.has(kind) {
@@ -128,11 +141,17 @@ mod tests {
     fn a_probe_has_exactly_one_handler() {
         let fits = json!({"tcpSocket": {"port": 80}, "successThreshold": 1});
         assert_eq!(faults("livenessProbe", fits), Vec::<String>::new());
-        assert_eq!(faults("livenessProbe", json!({"successThreshold": 1})), ["p: Required value: must specify a handler type"]);
+        assert_eq!(
+            faults("livenessProbe", json!({"successThreshold": 1})),
+            ["p: Required value: must specify a handler type"]
+        );
         let two = json!({"exec": {"command": ["a"]}, "tcpSocket": {"port": "http"}, "successThreshold": 2});
         assert_eq!(
             faults("startupProbe", two),
-            ["p.tcpSocket: Forbidden: may not specify more than 1 handler type", "p.successThreshold: Invalid value: 2: must be 1"]
+            [
+                "p.tcpSocket: Forbidden: may not specify more than 1 handler type",
+                "p.successThreshold: Invalid value: 2: must be 1"
+            ]
         );
     }
 }

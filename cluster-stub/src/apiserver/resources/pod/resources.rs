@@ -20,7 +20,11 @@ pub(in crate::apiserver) fn is_restartable(container: &Value) -> bool {
 
 fn list(container: &Value, key: &str) -> Totals {
     let list = container.at("resources").at(key);
-    list.as_object().into_iter().flatten().map(|(name, _)| (name.clone(), resource_list::quantity(list, name))).collect()
+    list.as_object()
+        .into_iter()
+        .flatten()
+        .map(|(name, _)| (name.clone(), resource_list::quantity(list, name)))
+        .collect()
 }
 
 fn add(totals: &mut Totals, other: &Totals) {
@@ -86,7 +90,10 @@ pub(in crate::apiserver) fn qos_class(spec: &Value) -> &'static str {
     let (mut requests, mut limits) = (Totals::new(), Totals::new());
     let mut guaranteed = true;
     let nonzero = |totals: Totals| -> Totals {
-        totals.into_iter().filter(|(name, quantity)| matches!(name.as_str(), "cpu" | "memory") && quantity.sign() > 0).collect()
+        totals
+            .into_iter()
+            .filter(|(name, quantity)| matches!(name.as_str(), "cpu" | "memory") && quantity.sign() > 0)
+            .collect()
     };
     let own = spec.at("resources");
     let containers: Vec<&Value> = if own.has("requests") || own.has("limits") {
@@ -103,7 +110,8 @@ pub(in crate::apiserver) fn qos_class(spec: &Value) -> &'static str {
     if requests.is_empty() && limits.is_empty() {
         return "BestEffort";
     }
-    let equal = requests.len() == limits.len() && requests.iter().all(|(name, request)| limits.get(name) == Some(request));
+    let equal =
+        requests.len() == limits.len() && requests.iter().all(|(name, request)| limits.get(name) == Some(request));
     if guaranteed && equal { "Guaranteed" } else { "Burstable" }
 }
 
@@ -223,8 +231,14 @@ mod tests {
         let cases = [
             (json!({"containers": [{}]}), "BestEffort"),
             (json!({"containers": [container(json!({"cpu": "1"}), json!({}))]}), "Burstable"),
-            (json!({"containers": [container(json!({"cpu": "1", "memory": "1"}), json!({"cpu": "1", "memory": "1"}))]}), "Guaranteed"),
-            (json!({"containers": [container(json!({"cpu": "1", "memory": "1"}), json!({"cpu": "2", "memory": "1"}))]}), "Burstable"),
+            (
+                json!({"containers": [container(json!({"cpu": "1", "memory": "1"}), json!({"cpu": "1", "memory": "1"}))]}),
+                "Guaranteed",
+            ),
+            (
+                json!({"containers": [container(json!({"cpu": "1", "memory": "1"}), json!({"cpu": "2", "memory": "1"}))]}),
+                "Burstable",
+            ),
             (json!({"containers": [container(json!({"cpu": "0"}), json!({}))]}), "BestEffort"),
         ];
         for (spec, want) in cases {

@@ -124,7 +124,11 @@ fn validate_app_armor(profile: &Value, path: &Path<'_>, out: &mut Vec<FieldError
         }
         "" => out.push(FieldError::required(&path.child("type"), "type is required when appArmorProfile is set")),
         other => {
-            out.push(FieldError::not_supported(&path.child("type"), other, &["Localhost", "RuntimeDefault", "Unconfined"]));
+            out.push(FieldError::not_supported(
+                &path.child("type"),
+                other,
+                &["Localhost", "RuntimeDefault", "Unconfined"],
+            ));
         }
     }
 }
@@ -167,7 +171,11 @@ fn validate_sysctls(spec: &Value, path: &Path<'_>, out: &mut Vec<FieldError>) {
         if name.is_empty() {
             out.push(FieldError::required(&field, ""));
         } else if !is_sysctl(name) {
-            out.push(FieldError::invalid(&field, name, format!("must have at most 253 characters and match regex {SYSCTL}")));
+            out.push(FieldError::invalid(
+                &field,
+                name,
+                format!("must have at most 253 characters and match regex {SYSCTL}"),
+            ));
         } else if !names.insert(name) {
             out.push(FieldError::duplicate(&field, name));
         }
@@ -175,7 +183,10 @@ fn validate_sysctls(spec: &Value, path: &Path<'_>, out: &mut Vec<FieldError>) {
         if spec.flag("hostNetwork") && dotted.starts_with("net.") {
             out.push(FieldError::invalid(&field, name, "may not be specified when 'hostNetwork' is true"));
         }
-        let ipc = dotted.starts_with("kernel.shm") || dotted.starts_with("kernel.msg") || dotted == "kernel.sem" || dotted.starts_with("fs.mqueue.");
+        let ipc = dotted.starts_with("kernel.shm")
+            || dotted.starts_with("kernel.msg")
+            || dotted == "kernel.sem"
+            || dotted.starts_with("fs.mqueue.");
         if spec.flag("hostIPC") && ipc {
             out.push(FieldError::invalid(&field, name, "may not be specified when 'hostIPC' is true"));
         }
@@ -200,11 +211,14 @@ mod tests {
     #[test]
     fn ids_and_sysctls_are_checked() {
         let mut errors = Vec::new();
-        let spec = json!({"securityContext": {"runAsUser": -1, "sysctls": [{"name": "bad name"}, {"name": "net/ipv4.x"}]}});
+        let spec =
+            json!({"securityContext": {"runAsUser": -1, "sysctls": [{"name": "bad name"}, {"name": "net/ipv4.x"}]}});
         validate_pod(&spec, &Path::root("c"), &mut errors);
         let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
         assert_eq!(texts[0], "c.runAsUser: Invalid value: -1: must be between 0 and 2147483647, inclusive");
-        assert!(texts[1].starts_with("c.sysctls[0].name: Invalid value: \"bad name\": must have at most 253 characters"));
+        assert!(
+            texts[1].starts_with("c.sysctls[0].name: Invalid value: \"bad name\": must have at most 253 characters")
+        );
         assert_eq!(texts.len(), 2);
     }
 }

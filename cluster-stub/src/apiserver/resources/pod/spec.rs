@@ -10,7 +10,9 @@ use super::container::{self, Surroundings};
 use super::{affinity, resources, security, volume_source};
 use crate::apiserver::validation::json::JsonExt;
 use crate::apiserver::validation::labels::validate_labels;
-use crate::apiserver::validation::names::{dns_label, dns_subdomain, dns_subdomain_with_underscore, inclusive_range, qualified_name};
+use crate::apiserver::validation::names::{
+    dns_label, dns_subdomain, dns_subdomain_with_underscore, inclusive_range, qualified_name,
+};
 use crate::apiserver::validation::{FieldError, Path, ip};
 
 /// Faults of a spec. `pod_name` is the name of the pod that it belongs to; in templates `is_pod` is false.
@@ -171,7 +173,10 @@ fn validate_host_users(spec: &Value, path: &Path<'_>, out: &mut Vec<FieldError>)
         let list_path = path.child(list);
         for (index, container) in spec.items(list).iter().enumerate() {
             if !container.items("volumeDevices").is_empty() {
-                out.push(FieldError::forbidden(&list_path.index(index).child("volumeDevices"), "when `hostUsers` is false"));
+                out.push(FieldError::forbidden(
+                    &list_path.index(index).child("volumeDevices"),
+                    "when `hostUsers` is false",
+                ));
             }
         }
     }

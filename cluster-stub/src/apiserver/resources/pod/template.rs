@@ -28,13 +28,20 @@ pub(in crate::apiserver::resources) fn validate(template: &Value, path: &Path<'_
 }
 
 /// Workloads whose pods run for ever: restart policy Always, no deadline.
-pub(in crate::apiserver::resources) fn validate_restart_always(template: &Value, path: &Path<'_>, out: &mut Vec<FieldError>) {
+pub(in crate::apiserver::resources) fn validate_restart_always(
+    template: &Value,
+    path: &Path<'_>,
+    out: &mut Vec<FieldError>,
+) {
     let spec_path = path.child("spec");
     let policy = template.at("spec").text("restartPolicy");
     if policy != "Always" {
         out.push(FieldError::not_supported(&spec_path.child("restartPolicy"), policy, &["Always"]));
     }
     if template.at("spec").has("activeDeadlineSeconds") {
-        out.push(FieldError::forbidden(&spec_path.child("activeDeadlineSeconds"), "activeDeadlineSeconds in ReplicaSet is not Supported"));
+        out.push(FieldError::forbidden(
+            &spec_path.child("activeDeadlineSeconds"),
+            "activeDeadlineSeconds in ReplicaSet is not Supported",
+        ));
     }
 }

@@ -33,7 +33,8 @@ pub(super) fn validate_update(pod: &Value, old: &Value) -> Vec<FieldError> {
     validate_added_tolerations(spec, old_spec, &mut errors);
     validate_gates(spec, old_spec, &mut errors);
     if !same(&munged(spec, old_spec, &mut errors), old_spec) {
-        errors.push(FieldError::forbidden(&SPEC, format!("pod updates may not change fields other than {CHANGEABLE}\n")));
+        errors
+            .push(FieldError::forbidden(&SPEC, format!("pod updates may not change fields other than {CHANGEABLE}\n")));
     }
     errors
 }
@@ -71,7 +72,8 @@ fn validate_added_tolerations(spec: &Value, old: &Value, out: &mut Vec<FieldErro
         toleration.take_member("tolerationSeconds");
         toleration
     };
-    let kept = |old: &Value| spec.items("tolerations").iter().any(|new| same(&without_seconds(new), &without_seconds(old)));
+    let kept =
+        |old: &Value| spec.items("tolerations").iter().any(|new| same(&without_seconds(new), &without_seconds(old)));
     if !old.items("tolerations").iter().all(kept) {
         out.push(FieldError::forbidden(&path, "existing toleration can not be modified except its tolerationSeconds"));
         return;
@@ -116,7 +118,8 @@ fn munged(spec: &Value, old: &Value, out: &mut Vec<FieldError>) -> Value {
 fn munge_gated(munged: &mut Value, old: &Value, out: &mut Vec<FieldError>) {
     let selector = munged.at("nodeSelector");
     if !same(selector, old.at("nodeSelector")) {
-        let narrowed = old.entries("nodeSelector").into_iter().flatten().all(|(key, value)| selector.get(key) == Some(value));
+        let narrowed =
+            old.entries("nodeSelector").into_iter().flatten().all(|(key, value)| selector.get(key) == Some(value));
         if !narrowed {
             let value = selector.clone();
             let why = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
@@ -159,7 +162,11 @@ fn validate_node_affinity_change(new: &Value, old: &Value, out: &mut Vec<FieldEr
             new.len() >= old.len() && old.iter().zip(new).all(|(old, new)| same(old, new))
         });
         if !only_added {
-            out.push(FieldError::invalid(&field.index(index), new.clone(), "only additions are allowed (no mutations or deletions)"));
+            out.push(FieldError::invalid(
+                &field.index(index),
+                new.clone(),
+                "only additions are allowed (no mutations or deletions)",
+            ));
         }
     }
 }
@@ -222,9 +229,13 @@ fn validate_transitions(list: &str, status: &Value, old: &Value, out: &mut Vec<F
             continue;
         }
         let container = spec.items(containers).iter().find(|container| container.text("name") == name);
-        let restarts = list != "ephemeralContainerStatuses" && container.is_some_and(|container| may_restart(container, spec, ended));
+        let restarts = list != "ephemeralContainerStatuses"
+            && container.is_some_and(|container| may_restart(container, spec, ended));
         if !restarts {
-            out.push(FieldError::forbidden(&path.index(index).child("state"), "may not be transitioned to non-terminated state"));
+            out.push(FieldError::forbidden(
+                &path.index(index).child("state"),
+                "may not be transitioned to non-terminated state",
+            ));
         }
     }
 }
@@ -238,7 +249,8 @@ fn may_restart(container: &Value, spec: &Value, ended: &Value) -> bool {
             return true;
         }
     }
-    let policy = if container.has("restartPolicy") { container.text("restartPolicy") } else { spec.text("restartPolicy") };
+    let policy =
+        if container.has("restartPolicy") { container.text("restartPolicy") } else { spec.text("restartPolicy") };
     match policy {
         "Always" => true,
         "OnFailure" => code != 0,
@@ -253,7 +265,8 @@ fn validate_addresses(status: &Value, old: &Value, out: &mut Vec<FieldError>) {
         for (index, address) in addresses.iter().enumerate().filter(|(_, address)| !old.items(key).contains(address)) {
             ip::validate_ip(address.text("ip"), &path.index(index), out);
         }
-        let families: std::collections::BTreeSet<bool> = addresses.iter().map(|address| address.text("ip").contains(':')).collect();
+        let families: std::collections::BTreeSet<bool> =
+            addresses.iter().map(|address| address.text("ip").contains(':')).collect();
         if addresses.len() > 1 && (families.len() != 2 || addresses.len() > 2) {
             let why = "may specify no more than one IP for each IP family";
             out.push(FieldError::invalid(&path, Value::Array(addresses.to_vec()), why));
@@ -331,7 +344,12 @@ pub(super) fn validate_resize(pod: &Value, old: &Value) -> Vec<FieldError> {
 fn validate_container_resize(new: &Value, old: &Value, path: &Path<'_>, out: &mut Vec<FieldError>) {
     let field = path.child("resources");
     for key in ["requests", "limits"] {
-        let removed = old.at("resources").entries(key).into_iter().flatten().any(|(name, _)| !new.at("resources").at(key).has(name));
+        let removed = old
+            .at("resources")
+            .entries(key)
+            .into_iter()
+            .flatten()
+            .any(|(name, _)| !new.at("resources").at(key).has(name));
         if removed {
             out.push(FieldError::forbidden(&field.child(key), format!("resource {key} cannot be removed")));
         }
@@ -373,16 +391,26 @@ mod tests {
     fn image_deadline_and_added_tolerations_may_change() {
         assert_eq!(faults(|pod| pod["spec"]["containers"][0]["image"] = json!("i:2")), Vec::<String>::new());
         assert_eq!(faults(|pod| pod["spec"]["activeDeadlineSeconds"] = json!(5)), Vec::<String>::new());
-        assert_eq!(faults(|pod| pod["spec"]["tolerations"] = json!([{"key": "a", "operator": "Exists"}])), Vec::<String>::new());
+        assert_eq!(
+            faults(|pod| pod["spec"]["tolerations"] = json!([{"key": "a", "operator": "Exists"}])),
+            Vec::<String>::new()
+        );
     }
 
     #[test]
     fn other_members_may_not_change() {
         let texts = faults(|pod| pod["spec"]["nodeSelector"] = json!({"a": "b"}));
         assert_eq!(texts.len(), 1);
-        assert!(texts[0].starts_with("spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`"));
+        assert!(
+            texts[0].starts_with(
+                "spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`"
+            )
+        );
         let texts = faults(|pod| pod["spec"]["containers"] = json!([]));
-        assert_eq!(texts.last().map(String::as_str), Some("spec.containers: Forbidden: pod updates may not add or remove containers"));
+        assert_eq!(
+            texts.last().map(String::as_str),
+            Some("spec.containers: Forbidden: pod updates may not add or remove containers")
+        );
     }
 
     #[test]

@@ -134,7 +134,12 @@ pub(in crate::apiserver::resources) fn apply_defaults(holder: &mut Value) {
     fill("scaleIO", &[("storageMode", json!("ThinProvisioned")), ("fsType", json!("xfs"))]);
     fill(
         "azureDisk",
-        &[("cachingMode", json!("ReadWrite")), ("kind", json!("Shared")), ("fsType", json!("ext4")), ("readOnly", json!(false))],
+        &[
+            ("cachingMode", json!("ReadWrite")),
+            ("kind", json!("Shared")),
+            ("fsType", json!("ext4")),
+            ("readOnly", json!(false)),
+        ],
     );
 }
 
@@ -150,7 +155,12 @@ pub(super) fn validate_volumes<'a>(
     let created: Vec<String> = pod_name
         .into_iter()
         .filter(|name| !name.is_empty())
-        .flat_map(|pod| volumes.iter().filter(|volume| volume.has("ephemeral")).map(move |volume| format!("{pod}-{}", volume.text("name"))))
+        .flat_map(|pod| {
+            volumes
+                .iter()
+                .filter(|volume| volume.has("ephemeral"))
+                .map(move |volume| format!("{pod}-{}", volume.text("name")))
+        })
         .collect();
     for (index, volume) in volumes.iter().enumerate() {
         let item = path.index(index);
@@ -246,7 +256,10 @@ fn validate_source(kind: &str, source: &Value, path: &Path<'_>, out: &mut Vec<Fi
     match kind {
         "emptyDir" => {
             if Quantity::parse(source.text("sizeLimit")).is_ok_and(|size| size.sign() < 0) {
-                out.push(FieldError::forbidden(&path.child("sizeLimit"), "SizeLimit field must be a valid resource quantity"));
+                out.push(FieldError::forbidden(
+                    &path.child("sizeLimit"),
+                    "SizeLimit field must be a valid resource quantity",
+                ));
             }
         }
         "hostPath" => validate_host_path(source, path, out),
@@ -294,7 +307,11 @@ fn validate_source(kind: &str, source: &Value, path: &Path<'_>, out: &mut Vec<Fi
             require(source, &["reference"], path, out);
             let policy = source.text("pullPolicy");
             if !matches!(policy, "" | "Always" | "IfNotPresent" | "Never") {
-                out.push(FieldError::not_supported(&path.child("pullPolicy"), policy, &["Always", "IfNotPresent", "Never"]));
+                out.push(FieldError::not_supported(
+                    &path.child("pullPolicy"),
+                    policy,
+                    &["Always", "IfNotPresent", "Never"],
+                ));
             }
         }
         "gcePersistentDisk" => require(source, &["pdName"], path, out),
@@ -362,7 +379,11 @@ fn validate_downward_file(file: &Value, path: &Path<'_>, out: &mut Vec<FieldErro
     if file.has("fieldRef") {
         env::validate_volume_field_ref(file.at("fieldRef"), &path.child("fieldRef"), out);
         if file.has("resourceFieldRef") {
-            out.push(FieldError::invalid(path, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously"));
+            out.push(FieldError::invalid(
+                path,
+                "resource",
+                "fieldRef and resourceFieldRef can not be specified simultaneously",
+            ));
         }
     } else if file.has("resourceFieldRef") {
         env::validate_resource_ref(file.at("resourceFieldRef"), true, &path.child("resourceFieldRef"), out);
@@ -466,7 +487,8 @@ mod tests {
 
     #[test]
     fn a_volume_has_one_source() {
-        let volumes = [json!({"name": "v", "emptyDir": {}, "hostPath": {"path": "/x"}}), json!({"name": "w", "emptyDir": {}})];
+        let volumes =
+            [json!({"name": "v", "emptyDir": {}, "hostPath": {"path": "/x"}}), json!({"name": "w", "emptyDir": {}})];
         let mut errors = Vec::new();
         let valid = validate_volumes(&volumes, None, &Path::root("v"), &mut errors);
         assert_eq!(valid.len(), 1);

@@ -125,7 +125,7 @@ impl Allocator {
             spec.put("clusterIPs", json!([address]));
             return Ok(if dry_run { Vec::new() } else { vec![address] });
         }
-        let mut taken = Vec::new();
+        let mut taken: Vec<String> = Vec::new();
         for address in asked.iter().filter(|address| !had.contains(&address.as_str())) {
             if let Err(why) = self.take(objects, service, address, dry_run).await {
                 for address in &taken {
@@ -151,7 +151,10 @@ impl Allocator {
         // The first and the last address of the range stay free.
         let inside = number > self.first && number < self.first + self.size - 1;
         if !inside || address.contains(':') != self.range.contains(':') {
-            return Err(format!("the provided IP ({address}) is not in the valid range. The range of valid IPs is {}", self.range));
+            return Err(format!(
+                "the provided IP ({address}) is not in the valid range. The range of valid IPs is {}",
+                self.range
+            ));
         }
         if dry_run {
             let taken = objects.get(&ADDRESSES, "", address).is_some();
@@ -214,7 +217,9 @@ impl Allocator {
             let number = u16::try_from(asked).unwrap_or(0);
             if asked == 0 {
                 let number = self.ports.take_any(&stored);
-                let number = number.ok_or_else(|| refuse(&field, asked, "failed to allocate a nodePort: range is full".to_owned(), &taken))?;
+                let number = number.ok_or_else(|| {
+                    refuse(&field, asked, "failed to allocate a nodePort: range is full".to_owned(), &taken)
+                })?;
                 taken.insert(number);
                 port.put("nodePort", json!(number));
             } else if !had.contains(&number) && !taken.contains(&number) {
@@ -227,7 +232,8 @@ impl Allocator {
         if local && spec.int("healthCheckNodePort").unwrap_or(0) == 0 {
             let number = self.ports.take_any(&stored);
             let field = SPEC.child("healthCheckNodePort");
-            let number = number.ok_or_else(|| refuse(&field, 0, "failed to allocate a nodePort: range is full".to_owned(), &taken))?;
+            let number = number
+                .ok_or_else(|| refuse(&field, 0, "failed to allocate a nodePort: range is full".to_owned(), &taken))?;
             taken.insert(number);
             service.object_mut("spec").put("healthCheckNodePort", json!(number));
         }

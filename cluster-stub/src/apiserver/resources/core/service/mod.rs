@@ -119,7 +119,12 @@ impl Strategy for Service {
         Box::pin(self.allocator.allocate(objects, service, old, dry_run))
     }
 
-    fn release<'a>(&'a self, objects: &'a dyn Objects, old: &'a Value, service: Option<&'a Value>) -> BoxFuture<'a, ()> {
+    fn release<'a>(
+        &'a self,
+        objects: &'a dyn Objects,
+        old: &'a Value,
+        service: Option<&'a Value>,
+    ) -> BoxFuture<'a, ()> {
         Box::pin(self.allocator.release(objects, old, service))
     }
 }
@@ -210,7 +215,8 @@ fn sync_cluster_ips(service: &mut Value, old: Option<&Value>) {
 ///
 /// Upstream: `patchAllocatedValues`.
 fn keep_allocated(service: &mut Value, old: &Value) {
-    let needs_ip = |service: &Value| matches!(service.at("spec").text("type"), "ClusterIP" | "NodePort" | "LoadBalancer");
+    let needs_ip =
+        |service: &Value| matches!(service.at("spec").text("type"), "ClusterIP" | "NodePort" | "LoadBalancer");
     let old_spec = old.at("spec");
     if needs_ip(old) && needs_ip(service) {
         let spec = service.object_mut("spec");
@@ -224,7 +230,8 @@ fn keep_allocated(service: &mut Value, old: &Value) {
     if node_ports::needs(old) && node_ports::needs(service) {
         let known = old_spec.items("ports").to_vec();
         for port in service.object_mut("spec").items_mut("ports") {
-            let same = |other: &&Value| other.at("port") == port.at("port") && other.at("protocol") == port.at("protocol");
+            let same =
+                |other: &&Value| other.at("port") == port.at("port") && other.at("protocol") == port.at("protocol");
             if port.int("nodePort").unwrap_or(0) == 0
                 && let Some(before) = known.iter().find(same)
             {
@@ -252,7 +259,9 @@ fn drop_unused(service: &mut Value, old: Option<&Value>) {
         }
     }
     if node_ports::needs(old) && !needs_ports {
-        let ports = |spec: &Value| -> Vec<Value> { spec.items("ports").iter().map(|port| port.at("nodePort").clone()).collect() };
+        let ports = |spec: &Value| -> Vec<Value> {
+            spec.items("ports").iter().map(|port| port.at("nodePort").clone()).collect()
+        };
         if ports(spec) == ports(old_spec) {
             for port in spec.items_mut("ports") {
                 port.take_member("nodePort");
@@ -315,8 +324,11 @@ fn external_address(service: &Value) -> String {
         "ClusterIP" | "NodePort" => external.join(","),
         "LoadBalancer" => {
             let ingress = service.at("status").at("loadBalancer").items("ingress");
-            let balanced: std::collections::BTreeSet<&str> =
-                ingress.iter().map(|one| or_else(one.text("ip"), one.text("hostname"))).filter(|text| !text.is_empty()).collect();
+            let balanced: std::collections::BTreeSet<&str> = ingress
+                .iter()
+                .map(|one| or_else(one.text("ip"), one.text("hostname")))
+                .filter(|text| !text.is_empty())
+                .collect();
             let all: Vec<&str> = balanced.into_iter().chain(external).collect();
             if all.is_empty() { "<pending>".to_owned() } else { all.join(",") }
         }

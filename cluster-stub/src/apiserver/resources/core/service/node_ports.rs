@@ -32,7 +32,11 @@ pub(super) fn needs(service: &Value) -> bool {
 pub(super) fn of(service: &Value) -> BTreeSet<u16> {
     let spec = service.at("spec");
     let ports = spec.items("ports").iter().filter_map(|port| port.int("nodePort"));
-    ports.chain(spec.int("healthCheckNodePort")).filter_map(|port| u16::try_from(port).ok()).filter(|port| *port != 0).collect()
+    ports
+        .chain(spec.int("healthCheckNodePort"))
+        .filter_map(|port| u16::try_from(port).ok())
+        .filter(|port| *port != 0)
+        .collect()
 }
 
 /// Why a port cannot be had.

@@ -26,7 +26,11 @@ pub(super) fn validate(service: &Value, old: Option<&Value>, out: &mut Vec<Field
     match kind {
         "LoadBalancer" | "NodePort" if headless => {
             let path = SPEC.child("clusterIPs");
-            out.push(FieldError::invalid(&path.index(0), "None", format!("may not be set to 'None' for {kind} services")));
+            out.push(FieldError::invalid(
+                &path.index(0),
+                "None",
+                format!("may not be set to 'None' for {kind} services"),
+            ));
         }
         "ExternalName" => validate_external_name(spec, out),
         _ => {}
@@ -126,9 +130,13 @@ fn validate_cluster_ips(spec: &Value, old: Option<&Value>, out: &mut Vec<FieldEr
     let addresses = spec.texts("clusterIPs");
     match (spec.text("clusterIP"), addresses.first()) {
         ("", None) => {}
-        ("", Some(_)) => out.push(FieldError::invalid(&field, all(), "must be empty when `clusterIP` is not specified")),
+        ("", Some(_)) => {
+            out.push(FieldError::invalid(&field, all(), "must be empty when `clusterIP` is not specified"))
+        }
         (_, None) => out.push(FieldError::required(&field, "")),
-        (one, Some(first)) if one != *first => out.push(FieldError::invalid(&field, all(), "first value must match `clusterIP`")),
+        (one, Some(first)) if one != *first => {
+            out.push(FieldError::invalid(&field, all(), "first value must match `clusterIP`"))
+        }
         _ => {}
     }
     let families = SPEC.child("ipFamilies");
@@ -163,7 +171,9 @@ fn validate_cluster_ips(spec: &Value, old: Option<&Value>, out: &mut Vec<FieldEr
     if out.len() == before && addresses.len() > 1 && addresses[0].contains(':') == addresses[1].contains(':') {
         out.push(FieldError::invalid(&field, all(), "may specify no more than one IP for each IP family"));
     }
-    for (index, (address, family)) in addresses.iter().zip(spec.texts("ipFamilies")).enumerate().filter(|(_, (one, _))| **one != "None") {
+    for (index, (address, family)) in
+        addresses.iter().zip(spec.texts("ipFamilies")).enumerate().filter(|(_, (one, _))| **one != "None")
+    {
         if address.contains(':') != (family == "IPv6") {
             let why = format!("expected an {family} value as indicated by `ipFamilies[{index}]`");
             out.push(FieldError::invalid(&field.index(index), *address, why));
