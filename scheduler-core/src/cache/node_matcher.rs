@@ -15,7 +15,10 @@ enum Accept {
     Exists,
     DoesNotExist,
     /// By id, for comparisons of numbers and for long value lists; absent labels as told.
-    Table { by_id: Vec<bool>, absent: bool },
+    Table {
+        by_id: Vec<bool>,
+        absent: bool,
+    },
 }
 
 impl Accept {
@@ -27,7 +30,11 @@ impl Accept {
             Self::Exists => id != LabelColumn::NONE,
             Self::DoesNotExist => id == LabelColumn::NONE,
             Self::Table { by_id, absent } => {
-                if id == LabelColumn::NONE { *absent } else { by_id[id as usize] }
+                if id == LabelColumn::NONE {
+                    *absent
+                } else {
+                    by_id[id as usize]
+                }
             }
         }
     }
@@ -131,9 +138,7 @@ impl NodeMatcher {
     fn resolve_terms<'a>(&'a self, snapshot: &'a Snapshot) -> Option<SmallVec<[ResolvedTerm<'a>; 2]>> {
         let terms = self.terms.as_ref()?.iter().map(|term| match term {
             CompiledTerm::Labels(labels) => ResolvedTerm { name: None, tests: resolve(labels, snapshot) },
-            CompiledTerm::Name { node, labels } => {
-                ResolvedTerm { name: Some(*node), tests: resolve(labels, snapshot) }
-            }
+            CompiledTerm::Name { node, labels } => ResolvedTerm { name: Some(*node), tests: resolve(labels, snapshot) },
         });
         Some(terms.collect())
     }
@@ -160,7 +165,8 @@ fn resolve<'a>(compiled: &'a [Compiled], snapshot: &'a Snapshot) -> SmallVec<[Te
     compiled
         .iter()
         .map(|compiled| {
-            let column = snapshot.labels().get(&compiled.key).expect("compiling found it, and columns are never dropped");
+            let column =
+                snapshot.labels().get(&compiled.key).expect("compiling found it, and columns are never dropped");
             (column.values(), &compiled.accept)
         })
         .collect()

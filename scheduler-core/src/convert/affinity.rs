@@ -6,8 +6,8 @@ use k8s_openapi::api::core::v1 as api;
 
 use super::selector::{label_selector, node_selector, node_selector_term};
 use crate::model::{
-    Affinity, AffinityTerm, Labels, Operator, PreferredSchedulingTerm, Requirement, Selector,
-    TopologySpreadConstraint, UnsatisfiableAction, WeightedAffinityTerm,
+    Affinity, AffinityTerm, Labels, Operator, PreferredSchedulingTerm, Requirement, Selector, TopologySpreadConstraint,
+    UnsatisfiableAction, WeightedAffinityTerm,
 };
 
 pub(super) fn affinity(affinity: &api::Affinity, namespace: &Arc<str>) -> Affinity {
@@ -35,10 +35,7 @@ pub(super) fn affinity(affinity: &api::Affinity, namespace: &Arc<str>) -> Affini
             .and_then(|node| node.preferred_during_scheduling_ignored_during_execution.as_ref())
             .into_iter()
             .flatten()
-            .map(|term| PreferredSchedulingTerm {
-                weight: term.weight,
-                term: node_selector_term(&term.preference),
-            })
+            .map(|term| PreferredSchedulingTerm { weight: term.weight, term: node_selector_term(&term.preference) })
             .collect(),
         has_pod_affinity: pod.is_some() || anti.is_some(),
         required_pod: terms(pod.and_then(|pod| pod.required_during_scheduling_ignored_during_execution.as_ref())),
@@ -53,8 +50,7 @@ pub(super) fn affinity(affinity: &api::Affinity, namespace: &Arc<str>) -> Affini
 /// A term that names no namespace and selects none means the pod's own. `matchLabelKeys` are not read: the API server
 /// merges them into the selector. Upstream: kube-scheduler framework `newAffinityTerm` (v1.36.2).
 fn affinity_term(term: &api::PodAffinityTerm, namespace: &Arc<str>) -> AffinityTerm {
-    let mut namespaces: Vec<Arc<str>> =
-        term.namespaces.iter().flatten().map(|name| Arc::from(name.as_str())).collect();
+    let mut namespaces: Vec<Arc<str>> = term.namespaces.iter().flatten().map(|name| Arc::from(name.as_str())).collect();
     if namespaces.is_empty() && term.namespace_selector.is_none() {
         namespaces.push(Arc::clone(namespace));
     }

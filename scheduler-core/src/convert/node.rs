@@ -12,11 +12,8 @@ impl TryFrom<&api::Node> for Node {
         let meta = &node.metadata;
         let spec = node.spec.as_ref();
         let status = node.status.as_ref();
-        let allocatable = resource_list(
-            status.and_then(|status| status.allocatable.as_ref()),
-            "status.allocatable",
-        )
-        .map_err(|error| error.on("Node", meta))?;
+        let allocatable = resource_list(status.and_then(|status| status.allocatable.as_ref()), "status.allocatable")
+            .map_err(|error| error.on("Node", meta))?;
         Ok(Self {
             name: text(meta.name.as_ref()),
             uid: text(meta.uid.as_ref()),

@@ -135,8 +135,7 @@ fn containers(spec: &api::PodSpec) -> Box<[Container]> {
 /// Host ports of containers and sidecars; plain init containers are done before the pod serves.
 /// Upstream: scheduler/util `GetHostPorts` (v1.36.2).
 fn host_ports(spec: &api::PodSpec) -> Box<[HostPort]> {
-    let sidecars =
-        spec.init_containers.iter().flatten().filter(|c| c.restart_policy.as_deref() == Some("Always"));
+    let sidecars = spec.init_containers.iter().flatten().filter(|c| c.restart_policy.as_deref() == Some("Always"));
     spec.containers
         .iter()
         .chain(sidecars)

@@ -34,8 +34,7 @@ pub(super) fn pod_resources(spec: &api::PodSpec, status: &api::PodStatus) -> Res
     let non_zero = Resources::from_list(&non_zero);
 
     let (scoring_milli_cpu, scoring_memory) = (scoring.milli_cpu, scoring.memory);
-    let same_others =
-        scoring.ephemeral_storage == requests.ephemeral_storage && scoring.scalars == requests.scalars;
+    let same_others = scoring.ephemeral_storage == requests.ephemeral_storage && scoring.scalars == requests.scalars;
     Ok(PodResources {
         scoring_milli_cpu,
         scoring_memory,
@@ -86,7 +85,9 @@ impl Parsed {
         let containers = spec
             .containers
             .iter()
-            .map(|container| parse_container(container, "spec.containers", status.container_statuses.as_ref(), infeasible))
+            .map(|container| {
+                parse_container(container, "spec.containers", status.container_statuses.as_ref(), infeasible)
+            })
             .collect::<Result<_, _>>()?;
         let init_containers = spec
             .init_containers
@@ -102,9 +103,7 @@ impl Parsed {
             spec.resources.as_ref().and_then(|resources| resources.requests.as_ref()),
             "spec.resources.requests",
         )?;
-        pod_level.retain(|name, _| {
-            matches!(name.as_ref(), "cpu" | "memory") || name.starts_with("hugepages-")
-        });
+        pod_level.retain(|name, _| matches!(name.as_ref(), "cpu" | "memory") || name.starts_with("hugepages-"));
         let pod_level_effective = match &status.resources {
             Some(actuated) if !pod_level.is_empty() => Some(effective(
                 &pod_level,
@@ -205,12 +204,7 @@ fn parse_container(
 }
 
 /// Upstream: `determineEffectiveRequests` (v1.36.2).
-fn effective(
-    spec: &ResourceList,
-    actuated: &ResourceList,
-    allocated: &ResourceList,
-    infeasible: bool,
-) -> ResourceList {
+fn effective(spec: &ResourceList, actuated: &ResourceList, allocated: &ResourceList, infeasible: bool) -> ResourceList {
     let mut largest = if infeasible { ResourceList::new() } else { spec.clone() };
     raise(&mut largest, actuated);
     raise(&mut largest, allocated);
@@ -244,12 +238,12 @@ mod tests {
     #[test]
     fn init_containers_count_by_maximum_and_sidecars_by_sum() {
         let requests = resources(json!({"spec": {
-            "overhead": {"cpu": "1m"},
-            "containers": [{"name": "a", "resources": {"requests": {"cpu": "100m"}}}],
-            "initContainers": [
-                {"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": "50m"}}},
-                {"name": "i", "resources": {"requests": {"cpu": "200m", "memory": "1"}}},
-            ]}}))
+        "overhead": {"cpu": "1m"},
+        "containers": [{"name": "a", "resources": {"requests": {"cpu": "100m"}}}],
+        "initContainers": [
+            {"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": "50m"}}},
+            {"name": "i", "resources": {"requests": {"cpu": "200m", "memory": "1"}}},
+        ]}}))
         .requests;
         assert_eq!(requests.milli_cpu, 251);
         assert_eq!(requests.memory, 1);

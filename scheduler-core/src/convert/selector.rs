@@ -11,9 +11,11 @@ use crate::model::{NodeSelector, NodeSelectorTerm, Operator, Requirement, Select
 /// Upstream: meta/v1 `LabelSelectorAsSelector` (v1.36.2).
 pub(super) fn label_selector(selector: Option<&LabelSelector>) -> Selector {
     let Some(selector) = selector else { return Selector::Nothing };
-    let by_label = selector.match_labels.iter().flatten().map(|(key, value)| {
-        Some(requirement(key, Operator::In, std::slice::from_ref(value)))
-    });
+    let by_label = selector
+        .match_labels
+        .iter()
+        .flatten()
+        .map(|(key, value)| Some(requirement(key, Operator::In, std::slice::from_ref(value))));
     let by_expression = selector.match_expressions.iter().flatten().map(|expression| {
         let values = expression.values.as_deref().unwrap_or_default();
         let operator = match expression.operator.as_str() {
@@ -75,9 +77,8 @@ pub(super) fn node_selector_term(term: &api::NodeSelectorTerm) -> NodeSelectorTe
                 ("In", 1) => Operator::In,
                 ("NotIn", 1) => Operator::NotIn,
                 _ => {
-                    invalid.get_or_insert_with(|| {
-                        format!("field {:?}: want In or NotIn with one value", expression.key)
-                    });
+                    invalid
+                        .get_or_insert_with(|| format!("field {:?}: want In or NotIn with one value", expression.key));
                     return None;
                 }
             };
@@ -97,9 +98,7 @@ fn expression_operator(operator: &str, values: &[String]) -> Result<Operator, &'
         "DoesNotExist" if values.is_empty() => Ok(Operator::DoesNotExist),
         "Exists" | "DoesNotExist" => Err("want no values"),
         "Gt" | "Lt" => match values {
-            [value] if value.parse::<i64>().is_ok() => {
-                Ok(if operator == "Gt" { Operator::Gt } else { Operator::Lt })
-            }
+            [value] if value.parse::<i64>().is_ok() => Ok(if operator == "Gt" { Operator::Gt } else { Operator::Lt }),
             _ => Err("want exactly one integer"),
         },
         _ => Err("want In, NotIn, Exists, DoesNotExist, Gt or Lt"),

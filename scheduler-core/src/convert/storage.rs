@@ -8,9 +8,8 @@ use super::selector::{label_selector, node_selector};
 use super::volume::persistent_volume_source;
 use super::{ConvertError, labels, non_empty, quantity, text, texts};
 use crate::model::{
-    CsiDriver, CsiNode, CsiNodeDriver, CsiStorageCapacity, NodeSelectorTerm, ObjectRef, Operator,
-    PersistentVolume, PersistentVolumeClaim, Quantity, Requirement, StorageClass, VolumeAttachment,
-    VolumeBindingMode,
+    CsiDriver, CsiNode, CsiNodeDriver, CsiStorageCapacity, NodeSelectorTerm, ObjectRef, Operator, PersistentVolume,
+    PersistentVolumeClaim, Quantity, Requirement, StorageClass, VolumeAttachment, VolumeBindingMode,
 };
 
 impl TryFrom<&api::PersistentVolume> for PersistentVolume {

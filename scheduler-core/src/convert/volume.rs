@@ -132,10 +132,7 @@ fn aws(store: &api::AWSElasticBlockStoreVolumeSource) -> VolumeSource {
 }
 
 fn azure_disk(disk: &api::AzureDiskVolumeSource) -> VolumeSource {
-    VolumeSource::AzureDisk {
-        disk_name: disk.disk_name.as_str().into(),
-        disk_uri: disk.disk_uri.as_str().into(),
-    }
+    VolumeSource::AzureDisk { disk_name: disk.disk_name.as_str().into(), disk_uri: disk.disk_uri.as_str().into() }
 }
 
 fn rbd_pool(pool: Option<&String>) -> Arc<str> {

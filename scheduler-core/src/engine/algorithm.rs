@@ -103,10 +103,8 @@ impl Algorithm<'_> {
                     return Err(self.rejected(FilterStatus::UnschedulableAndUnresolvable, reasons, [name].into()));
                 }
                 PreFilterVerdict::Success(Some(nodes)) => {
-                    let merged = restriction.get_or_insert_with(|| Restriction {
-                        nodes: nodes.clone(),
-                        plugins: BTreeSet::new(),
-                    });
+                    let merged = restriction
+                        .get_or_insert_with(|| Restriction { nodes: nodes.clone(), plugins: BTreeSet::new() });
                     merged.nodes.retain(|name| nodes.contains(name));
                     merged.plugins.insert(name);
                     if merged.nodes.is_empty() {

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use super::failure::Failure;
 use super::scheduler::{Origin, Scheduler};
+use crate::framework::WaitOutcome;
 use crate::framework::{
     ActionType, BindStep, Binding, ClusterEvent, ClusterView, EffectError, EffectId, EffectKind, EventFilter,
     EventResource, EventType, NominatedNode, PluginError, PreFlight, QueuedEntity, Step,
 };
-use crate::framework::WaitOutcome;
 use crate::model::{Object, Timestamp};
 
 /// Where a binding cycle stands.

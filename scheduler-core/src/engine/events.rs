@@ -112,8 +112,7 @@ impl Scheduler {
         let uid = Arc::clone(&pod.uid);
         let old = self.unassigned.insert(Arc::clone(&uid), Arc::clone(&pod));
         if self.cache.is_assumed(&uid) {
-            let deletion_began =
-                pod.is_terminating() && old.as_ref().is_some_and(|old| !old.is_terminating());
+            let deletion_began = pod.is_terminating() && old.as_ref().is_some_and(|old| !old.is_terminating());
             if deletion_began {
                 self.assumed_pod_deleted(&uid, now);
             }

@@ -236,12 +236,7 @@ impl Algorithm<'_> {
                 .filter_with_nominated(states, self.cycle, snapshot.view(node))?
                 .ok_or_else(|| self.inconsistent(node))?;
             rejected.unschedulable_plugins.insert(by.plugin);
-            rejected.nodes.push(RejectedNode {
-                node,
-                status: by.status,
-                plugin: Some(by.plugin),
-                reasons: by.reasons,
-            });
+            rejected.nodes.push(RejectedNode { node, status: by.status, plugin: Some(by.plugin), reasons: by.reasons });
         }
         if let Some(restriction) = restriction {
             rejected.unschedulable_plugins.extend(&restriction.plugins);

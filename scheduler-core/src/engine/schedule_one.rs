@@ -40,7 +40,8 @@ impl Scheduler {
         self.n_cycles += 1;
 
         self.require_indexes(profile, &entity.pod);
-        let decision = self.decide(profile, &entity.pod, (now, seed), pool, &mut shared, &mut states, record.as_deref_mut());
+        let decision =
+            self.decide(profile, &entity.pod, (now, seed), pool, &mut shared, &mut states, record.as_deref_mut());
         let (scheduler_name, attempts, pod) =
             (Arc::clone(&self.profiles[profile].scheduler_name), entity.attempts, Arc::clone(&entity.pod));
         let outcome = match decision {

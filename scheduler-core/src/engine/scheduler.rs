@@ -12,9 +12,7 @@ use super::scratch::Scratch;
 use crate::cache::{Cache, Objects};
 use crate::config::KubeSchedulerConfiguration;
 use crate::config::error::ConfigError;
-use crate::framework::{
-    ClusterView, Effect, EffectId, EffectKind, Extender, Profile, Registry, WaitingPods,
-};
+use crate::framework::{ClusterView, Effect, EffectId, EffectKind, Extender, Profile, Registry, WaitingPods};
 use crate::model::{ObjectRef, Pod, Timestamp};
 use crate::queue::{EventMap, ProfileRules, QueueOptions, SchedulingQueue};
 
@@ -114,11 +112,7 @@ impl Scheduler {
             .map(|(profile, effective)| {
                 let percentage = profile.percentage_of_nodes_to_score.unwrap_or(config.percentage_of_nodes_to_score);
                 Profile::build(profile, effective, percentage, registry).map_err(|(plugin, error)| {
-                    ConfigError::Plugin {
-                        profile: profile.scheduler_name.clone(),
-                        plugin,
-                        detail: error.to_string(),
-                    }
+                    ConfigError::Plugin { profile: profile.scheduler_name.clone(), plugin, detail: error.to_string() }
                 })
             })
             .collect::<Result<Vec<_>, _>>()?;

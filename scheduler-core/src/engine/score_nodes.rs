@@ -58,9 +58,9 @@ impl Algorithm<'_> {
     fn pre_score(&self, states: &mut ScoreStates, feasible: &[NodeIdx], shared: &CycleState) -> Result<()> {
         for &at in &self.profile.pre_score_order {
             let plugin = &self.profile.scores[at].plugin;
-            plugin.pre_score(self.cycle, feasible, shared, states, at).map_err(|error| {
-                PluginError::new(format!("running PreScore plugin {:?}: {error}", plugin.name()))
-            })?;
+            plugin
+                .pre_score(self.cycle, feasible, shared, states, at)
+                .map_err(|error| PluginError::new(format!("running PreScore plugin {:?}: {error}", plugin.name())))?;
         }
         Ok(())
     }
@@ -75,9 +75,8 @@ impl Algorithm<'_> {
         scores: &mut [i64],
     ) -> Result<()> {
         let per_task = NODES_PER_TASK.max(nodes.len().div_ceil(2 * self.n_threads));
-        let run = |nodes: &[NodeIdx], scores: &mut [i64]| {
-            plugin.score_chunk(states, at, self.cycle, shared, nodes, scores)
-        };
+        let run =
+            |nodes: &[NodeIdx], scores: &mut [i64]| plugin.score_chunk(states, at, self.cycle, shared, nodes, scores);
         let error = if self.n_threads == 1 || nodes.len() <= per_task {
             run(nodes, scores).err()
         } else {
@@ -86,10 +85,9 @@ impl Algorithm<'_> {
         };
         match error {
             None => Ok(()),
-            Some(error) => Err(PluginError::new(format!(
-                "running Score plugins: plugin {:?} failed with: {error}",
-                plugin.name()
-            ))),
+            Some(error) => {
+                Err(PluginError::new(format!("running Score plugins: plugin {:?} failed with: {error}", plugin.name())))
+            }
         }
     }
 
@@ -108,7 +106,8 @@ impl Algorithm<'_> {
             ))
         })?;
         // One pass without a branch per node; the culprit is looked for only when there is one.
-        let (lowest, highest) = scores.iter().fold((0, 0), |(low, high), score| (score.min(&low).to_owned(), score.max(&high).to_owned()));
+        let (lowest, highest) =
+            scores.iter().fold((0, 0), |(low, high), score| (score.min(&low).to_owned(), score.max(&high).to_owned()));
         if lowest >= 0 && highest <= MAX_NODE_SCORE {
             return Ok(());
         }

@@ -32,11 +32,7 @@ struct Seen {
 
 /// Whether an extended resource that the pod asks for may come from devices.
 fn needs_devices(pod: &Pod, objects: &Objects) -> bool {
-    pod.resources
-        .requests
-        .scalars
-        .iter()
-        .any(|(name, amount)| *amount > 0 && objects.device_class_for(name).is_some())
+    pod.resources.requests.scalars.iter().any(|(name, amount)| *amount > 0 && objects.device_class_for(name).is_some())
 }
 
 impl PreEnqueuePlugin for DynamicResources {
@@ -46,7 +42,8 @@ impl PreEnqueuePlugin for DynamicResources {
         }
         let claims = pod.resource_claims.join(" ");
         PreEnqueueStatus::UnschedulableAndUnresolvable(vec![
-            format!("waiting for the allocation of resource claims, which this scheduler does not do: [{claims}]").into(),
+            format!("waiting for the allocation of resource claims, which this scheduler does not do: [{claims}]")
+                .into(),
         ])
     }
 }
@@ -65,9 +62,13 @@ impl FilterPlugin for DynamicResources {
         state.ok_or_else(PluginError::not_found)?;
         let resources = cycle.snapshot.resources();
         let offers = |name: &str| resources.id(name).is_some_and(|id| node.allocatable(id) > 0);
-        let fits = cycle.pod.resources.requests.scalars.iter().all(|(name, amount)| {
-            *amount <= 0 || offers(name) || cycle.objects.device_class_for(name).is_none()
-        });
+        let fits = cycle
+            .pod
+            .resources
+            .requests
+            .scalars
+            .iter()
+            .all(|(name, amount)| *amount <= 0 || offers(name) || cycle.objects.device_class_for(name).is_none());
         Ok(FilterStatus::resolvable_never_unless(fits))
     }
 
@@ -135,7 +136,10 @@ impl PreBindPlugin for DynamicResources {
 impl EnqueueExtensions for DynamicResources {
     fn events_to_register(&self) -> Vec<EventFilter> {
         vec![
-            EventFilter::new(EventResource::Node, ActionType::ADD | ActionType::UPDATE_NODE_LABEL | ActionType::UPDATE_NODE_TAINT),
+            EventFilter::new(
+                EventResource::Node,
+                ActionType::ADD | ActionType::UPDATE_NODE_LABEL | ActionType::UPDATE_NODE_TAINT,
+            ),
             EventFilter::new(EventResource::ResourceClaim, ActionType::ADD | ActionType::UPDATE),
             EventFilter::new(EventResource::Pod, ActionType::UPDATE_POD_GENERATED_RESOURCE_CLAIM),
             EventFilter::new(EventResource::DeviceClass, ActionType::ADD | ActionType::UPDATE),

@@ -190,12 +190,7 @@ impl Collector {
                 for (domain, _) in counts.iter().filter(|(_, count)| **count > 0) {
                     positive[*domain as usize / 64] |= 1 << (domain % 64);
                 }
-                Domains {
-                    topology_key,
-                    base: Arc::new(counts),
-                    positive: positive.into(),
-                    changes: SmallVec::new(),
-                }
+                Domains { topology_key, base: Arc::new(counts), positive: positive.into(), changes: SmallVec::new() }
             })
             .collect();
         all.sort_by(|a, b| a.topology_key.cmp(&b.topology_key));
@@ -378,8 +373,7 @@ impl Affinities {
         if pod.required_anti_affinity().iter().any(is_near) {
             return Some(REASON_ANTI);
         }
-        let keeps_off =
-            |domains: &Domains| self.existing_anti.count(snapshot, &domains.topology_key, node.idx()) > 0;
+        let keeps_off = |domains: &Domains| self.existing_anti.count(snapshot, &domains.topology_key, node.idx()) > 0;
         self.existing_anti.0.iter().any(keeps_off).then_some(REASON_EXISTING)
     }
 

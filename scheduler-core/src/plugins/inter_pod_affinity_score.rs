@@ -84,7 +84,13 @@ impl ScorePlugin for InterPodAffinity {
         Ok(PreScoreStatus::Success(TopologyScores(adder.by_key.into_iter().collect())))
     }
 
-    fn score(&self, state: Option<&TopologyScores>, cycle: Cycle<'_>, _: &CycleState, node: NodeView<'_>) -> Result<i64> {
+    fn score(
+        &self,
+        state: Option<&TopologyScores>,
+        cycle: Cycle<'_>,
+        _: &CycleState,
+        node: NodeView<'_>,
+    ) -> Result<i64> {
         let state = state.ok_or_else(PluginError::not_found)?;
         Ok(state
             .0
@@ -117,7 +123,11 @@ impl ScorePlugin for InterPodAffinity {
         Ok(())
     }
 
-    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "upstream computes in float64, too")]
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        reason = "upstream computes in float64, too"
+    )]
     fn normalize(&self, state: Option<&TopologyScores>, _: Cycle<'_>, _: &[NodeIdx], scores: &mut [i64]) -> Result<()> {
         state.ok_or_else(PluginError::not_found)?;
         let lowest = scores.iter().copied().min().unwrap_or(0);

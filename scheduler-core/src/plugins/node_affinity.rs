@@ -9,12 +9,10 @@ use crate::config::affinity as config;
 use crate::config::args::NodeAffinityArgs;
 use crate::framework::{
     ActionType, ClusterEvent, ClusterView, Cycle, CycleState, EnqueueExtensions, EventFilter, EventResource,
-    FilterPlugin, FilterStatus, Hint, Plugin, PluginError, PreFilterStatus, PreScoreStatus, Reason, Result, ScorePlugin,
-    default_normalize_score,
+    FilterPlugin, FilterStatus, Hint, Plugin, PluginError, PreFilterStatus, PreScoreStatus, Reason, Result,
+    ScorePlugin, default_normalize_score,
 };
-use crate::model::{
-    NodeSelector, NodeSelectorTerm, Object, Operator, Pod, PreferredSchedulingTerm, Requirement,
-};
+use crate::model::{NodeSelector, NodeSelectorTerm, Object, Operator, Pod, PreferredSchedulingTerm, Requirement};
 
 const REASON_POD: &str = "node(s) didn't match Pod's node affinity/selector";
 const REASON_ENFORCED: &str = "node(s) didn't match scheduler-enforced node affinity";
@@ -119,11 +117,7 @@ impl FilterPlugin for NodeAffinity {
         };
         let state = Selection {
             pod: NodeMatcher::of_pod(pod, cycle.snapshot).map(Arc::new),
-            added: self
-                .added
-                .as_ref()
-                .and_then(|added| NodeMatcher::of_selector(added, cycle.snapshot))
-                .map(Arc::new),
+            added: self.added.as_ref().and_then(|added| NodeMatcher::of_selector(added, cycle.snapshot)).map(Arc::new),
         };
         Ok(PreFilterStatus::Success { state, nodes })
     }
@@ -204,10 +198,7 @@ impl ScorePlugin for NodeAffinity {
     fn score(&self, _: Option<&Preferences>, cycle: Cycle<'_>, _: &CycleState, node: NodeView<'_>) -> Result<i64> {
         let own = preferred_terms(cycle.pod)?;
         let terms = own.iter().chain(self.added_preferred.iter().flatten()).filter(|term| counts(term));
-        Ok(terms
-            .filter(|term| term.term.matches(node.name(), node.labels()))
-            .map(|term| i64::from(term.weight))
-            .sum())
+        Ok(terms.filter(|term| term.term.matches(node.name(), node.labels())).map(|term| i64::from(term.weight)).sum())
     }
 
     fn score_chunk(
@@ -265,8 +256,8 @@ impl EnqueueExtensions for NodeAffinity {
 
     fn hint(&self, pod: &Pod, event: &ClusterEvent, _world: ClusterView<'_>) -> Result<Hint> {
         let Some(Object::Node(new)) = &event.new else { return Ok(Hint::Skip) };
-        let matches = self.added.as_ref().is_none_or(|added| added.matches(&new.name, &new.labels))
-            && pod.selects_node(new);
+        let matches =
+            self.added.as_ref().is_none_or(|added| added.matches(&new.name, &new.labels)) && pod.selects_node(new);
         let matched = matches!(&event.old, Some(Object::Node(old)) if pod.selects_node(old));
         Ok(if matches && !matched { Hint::Queue } else { Hint::Skip })
     }

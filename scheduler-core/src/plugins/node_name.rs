@@ -2,7 +2,8 @@
 
 use crate::cache::{Candidates, NodeView};
 use crate::framework::{
-    ActionType, Cycle, EnqueueExtensions, EventFilter, EventResource, FilterPlugin, FilterStatus, Plugin, Reason, Result,
+    ActionType, Cycle, EnqueueExtensions, EventFilter, EventResource, FilterPlugin, FilterStatus, Plugin, Reason,
+    Result,
 };
 
 /// Compares `spec.nodeName`.

@@ -25,9 +25,7 @@ impl Plugin for NodePorts {
 /// Only `0.0.0.0` stands for every address; `::` does not.
 fn conflict(a: &HostPort, b: &HostPort) -> bool {
     const ANY: &str = "0.0.0.0";
-    a.port == b.port
-        && a.protocol == b.protocol
-        && (a.ip == b.ip || a.ip.as_ref() == ANY || b.ip.as_ref() == ANY)
+    a.port == b.port && a.protocol == b.protocol && (a.ip == b.ip || a.ip.as_ref() == ANY || b.ip.as_ref() == ANY)
 }
 
 impl FilterPlugin for NodePorts {

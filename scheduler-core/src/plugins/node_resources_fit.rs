@@ -158,9 +158,7 @@ impl FilterPlugin for NodeResourcesFit {
             amount <= allocatable[slot].wrapping_sub(requested[slot])
         };
         if storage.1 == i64::MIN {
-            nodes.retain_dense(|slot| {
-                (n_pods[slot] < max_pods[slot]) & fits(cpu, slot) & fits(memory, slot)
-            });
+            nodes.retain_dense(|slot| (n_pods[slot] < max_pods[slot]) & fits(cpu, slot) & fits(memory, slot));
         } else {
             nodes.retain_dense(|slot| {
                 (n_pods[slot] < max_pods[slot]) & fits(cpu, slot) & fits(memory, slot) & fits(storage, slot)

@@ -80,11 +80,7 @@ impl PodTopologySpread {
             honor_node_affinity: constraint.honor_node_affinity,
             honor_node_taints: constraint.honor_node_taints,
             matches_self: selector.matches(&pod.labels),
-            count: CountKey {
-                namespaces: Some([Arc::clone(&pod.namespace)].into()),
-                selector,
-                skip_terminating: true,
-            },
+            count: CountKey { namespaces: Some([Arc::clone(&pod.namespace)].into()), selector, skip_terminating: true },
         };
         if !pod.topology_spread_constraints.is_empty() {
             return pod
@@ -94,8 +90,7 @@ impl PodTopologySpread {
                 .map(|constraint| of(constraint, Arc::clone(&constraint.selector)))
                 .collect();
         }
-        let mut defaults =
-            self.defaults.iter().filter(|default| default.when_unsatisfiable == action).peekable();
+        let mut defaults = self.defaults.iter().filter(|default| default.when_unsatisfiable == action).peekable();
         if defaults.peek().is_none() {
             return Vec::new();
         }
@@ -139,7 +134,8 @@ fn default_selector(pod: &Pod, objects: &Objects) -> Selector {
             _ => {}
         }
     }
-    let by_label = labels.into_iter().map(|(key, value)| Requirement { key, operator: Operator::In, values: [value].into() });
+    let by_label =
+        labels.into_iter().map(|(key, value)| Requirement { key, operator: Operator::In, values: [value].into() });
     let mut requirements: Vec<Requirement> = by_label.chain(more).collect();
     requirements.sort();
     requirements.dedup();
@@ -163,7 +159,8 @@ impl Constraint {
     /// Whether the node's pods count: a policy is to honour what keeps the pod itself off the node.
     /// Upstream: `matchNodeInclusionPolicies`.
     fn includes(&self, pod: &Pod, node: &Node) -> bool {
-        (!self.honor_node_affinity || pod.selects_node(node)) && (!self.honor_node_taints || pod.tolerates_all(&node.taints))
+        (!self.honor_node_affinity || pod.selects_node(node))
+            && (!self.honor_node_taints || pod.tolerates_all(&node.taints))
     }
 
     /// Matching pods of each node that has some. An empty selector counts none.
@@ -451,9 +448,9 @@ fn count_domains(snapshot: &Snapshot, constraint: &Constraint, included: &[u64])
 
 impl EnqueueExtensions for PodTopologySpread {
     fn events_to_register(&self) -> Vec<EventFilter> {
-        let pod = ActionType::ADD | ActionType::UPDATE_POD_LABEL | ActionType::UPDATE_POD_TOLERATION | ActionType::DELETE;
-        let node =
-            ActionType::ADD | ActionType::DELETE | ActionType::UPDATE_NODE_LABEL | ActionType::UPDATE_NODE_TAINT;
+        let pod =
+            ActionType::ADD | ActionType::UPDATE_POD_LABEL | ActionType::UPDATE_POD_TOLERATION | ActionType::DELETE;
+        let node = ActionType::ADD | ActionType::DELETE | ActionType::UPDATE_NODE_LABEL | ActionType::UPDATE_NODE_TAINT;
         vec![EventFilter::new(EventResource::Pod, pod), EventFilter::new(EventResource::Node, node)]
     }
 

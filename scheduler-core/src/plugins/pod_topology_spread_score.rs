@@ -71,14 +71,16 @@ impl ScorePlugin for PodTopologySpread {
         let columns = constraints
             .iter()
             .map(|constraint| {
-                cycle.snapshot.labels().get(&constraint.topology_key).map(LabelColumn::values).ok_or_else(|| {
-                    PluginError::new(format!("label {:?} has no column", constraint.topology_key))
-                })
+                cycle
+                    .snapshot
+                    .labels()
+                    .get(&constraint.topology_key)
+                    .map(LabelColumn::values)
+                    .ok_or_else(|| PluginError::new(format!("label {:?} has no column", constraint.topology_key)))
             })
             .collect::<Result<Vec<&[u32]>>>()?;
         let has_all = |node: &NodeIdx| columns.iter().all(|values| values[node.slot()] != LabelColumn::NONE);
-        let considered: Vec<NodeIdx> =
-            feasible.iter().copied().filter(|node| !require_all || has_all(node)).collect();
+        let considered: Vec<NodeIdx> = feasible.iter().copied().filter(|node| !require_all || has_all(node)).collect();
 
         let included = included_nodes(cycle, &constraints, require_all);
         let constraints = constraints
@@ -131,7 +133,13 @@ impl ScorePlugin for PodTopologySpread {
         Ok(())
     }
 
-    fn normalize(&self, state: Option<&SoftSpread>, cycle: Cycle<'_>, nodes: &[NodeIdx], scores: &mut [i64]) -> Result<()> {
+    fn normalize(
+        &self,
+        state: Option<&SoftSpread>,
+        cycle: Cycle<'_>,
+        nodes: &[NodeIdx],
+        scores: &mut [i64],
+    ) -> Result<()> {
         let state = state.ok_or_else(PluginError::not_found)?;
         const IGNORED: i64 = -1;
         let (mut lowest, mut highest) = (i64::MAX, 0);
@@ -157,7 +165,13 @@ impl ScorePlugin for PodTopologySpread {
 /// Counts the domains of the considered nodes, and the matching pods in them over all included nodes. Nodes without
 /// the label form one more domain, though they get no score for it.
 #[expect(clippy::cast_precision_loss, reason = "upstream computes in float64, too")]
-fn weigh(snapshot: &Snapshot, constraint: Constraint, included: &[u64], values: &[u32], considered: &[NodeIdx]) -> Weighed {
+fn weigh(
+    snapshot: &Snapshot,
+    constraint: Constraint,
+    included: &[u64],
+    values: &[u32],
+    considered: &[NodeIdx],
+) -> Weighed {
     let counted = constraint.counted(snapshot);
     if constraint.is_hostname {
         // Inclusion policies do not bear on the count of a single node.

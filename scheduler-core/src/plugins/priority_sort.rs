@@ -34,9 +34,7 @@ mod tests {
 
     #[test]
     fn priority_beats_time() {
-        let entity = |priority, at| {
-            QueuedEntity::new(Arc::new(Pod { priority, ..Pod::default() }), Timestamp(at))
-        };
+        let entity = |priority, at| QueuedEntity::new(Arc::new(Pod { priority, ..Pod::default() }), Timestamp(at));
         let sort = PrioritySort;
         assert_eq!(sort.compare(&entity(1, 9), &entity(0, 1)), Ordering::Less);
         assert_eq!(sort.compare(&entity(0, 1), &entity(0, 2)), Ordering::Less);

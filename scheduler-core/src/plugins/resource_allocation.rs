@@ -61,10 +61,7 @@ impl AllocationScorer {
             ),
             other => other,
         };
-        Self {
-            strategy,
-            resources: resources.iter().map(|spec| (spec.name.as_str().into(), spec.weight)).collect(),
-        }
+        Self { strategy, resources: resources.iter().map(|spec| (spec.name.as_str().into(), spec.weight)).collect() }
     }
 
     /// Requests with the defaults of scoring, pod-level ones ignored.
@@ -120,7 +117,13 @@ impl AllocationScorer {
         self.score_used(used)
     }
 
-    pub(super) fn score_chunk(&self, inputs: &Inputs, columns: &ResourceColumns, nodes: &[NodeIdx], scores: &mut [i64]) {
+    pub(super) fn score_chunk(
+        &self,
+        inputs: &Inputs,
+        columns: &ResourceColumns,
+        nodes: &[NodeIdx],
+        scores: &mut [i64],
+    ) {
         let resolved: SmallVec<[(&Input, &[i64], &[i64]); 2]> = inputs
             .0
             .iter()

@@ -36,8 +36,7 @@ impl FilterPlugin for TaintToleration {
     /// Decides once per class of taints.
     fn filter_chunk(&self, _: Option<&()>, cycle: Cycle<'_>, nodes: &mut Candidates<'_>) -> Result<()> {
         let taints = cycle.snapshot.taints();
-        let tolerated: SmallVec<[bool; 32]> =
-            taints.classes().map(|class| cycle.pod.tolerates_all(class)).collect();
+        let tolerated: SmallVec<[bool; 32]> = taints.classes().map(|class| cycle.pod.tolerates_all(class)).collect();
         if tolerated.iter().any(|tolerated| !tolerated) {
             let of_slots = taints.of_slots();
             nodes.retain_dense(|slot| tolerated[of_slots[slot] as usize]);
