@@ -1,8 +1,13 @@
 //! Admission: what the API server changes in a write, or refuses, after authorization and before storage. One file per plugin; the chain
 //! and its order stand here.
 
+mod defaults;
+mod limit_ranger;
+mod namespace_lifecycle;
 mod plugin;
+mod priority;
 mod rbac_escalation;
+mod service_account;
 
 pub use plugin::{AdmissionPlugin, AdmissionRequest, Operation};
 pub use rbac_escalation::RbacEscalation;
@@ -19,7 +24,25 @@ pub struct AdmissionChain {
 impl AdmissionChain {
     /// The chain of a default kube-apiserver with NodeRestriction on.
     pub fn builtin() -> AdmissionChain {
-        AdmissionChain { mutating: Vec::new(), validating: Vec::new() }
+        let mutating: Vec<Box<dyn AdmissionPlugin>> = vec![
+            Box::new(namespace_lifecycle::NamespaceLifecycle),
+            Box::new(limit_ranger::LimitRanger),
+            Box::new(service_account::ServiceAccount),
+            Box::new(defaults::TAINT_NODES_BY_CONDITION),
+            Box::new(priority::Priority),
+            Box::new(defaults::DEFAULT_TOLERATION_SECONDS),
+            Box::new(defaults::DEFAULT_STORAGE_CLASS),
+            Box::new(defaults::STORAGE_OBJECT_IN_USE_PROTECTION),
+            Box::new(defaults::RUNTIME_CLASS),
+            Box::new(defaults::DEFAULT_INGRESS_CLASS),
+            Box::new(defaults::POD_TOPOLOGY_LABELS),
+        ];
+        let validating: Vec<Box<dyn AdmissionPlugin>> = vec![
+            Box::new(limit_ranger::LimitRanger),
+            Box::new(service_account::ServiceAccount),
+            Box::new(priority::Priority),
+        ];
+        AdmissionChain { mutating, validating }
     }
 
     /// Adds a plugin behind all mutating ones.
