@@ -68,10 +68,12 @@ fn add_tolerations(spec: &mut Value) {
     let before = tolerations.clone();
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
         let covers = |toleration: &Value| {
-            matches!(toleration.text("effect"), "" | "NoExecute") && (toleration.text("key") == key || toleration.text("key").is_empty())
+            matches!(toleration.text("effect"), "" | "NoExecute")
+                && (toleration.text("key") == key || toleration.text("key").is_empty())
         };
         if !before.iter().any(covers) {
-            tolerations.push(json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}));
+            tolerations
+                .push(json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}));
         }
     }
     if tolerations.len() > before.len() {
@@ -109,7 +111,8 @@ pub(super) const DEFAULT_INGRESS_CLASS: Defaulter = Defaulter {
         if annotated || request.object.at("spec").has("ingressClassName") {
             return Ok(());
         }
-        if let Some(name) = newest_default(request, &INGRESS_CLASSES, &["ingressclass.kubernetes.io/is-default-class"]) {
+        if let Some(name) = newest_default(request, &INGRESS_CLASSES, &["ingressclass.kubernetes.io/is-default-class"])
+        {
             request.object.object_mut("spec").put("ingressClassName", json!(name));
         }
         Ok(())
@@ -163,7 +166,8 @@ pub(super) const RUNTIME_CLASS: Defaulter = Defaulter {
         let name = request.object.at("spec").text("runtimeClassName").to_owned();
         if name.is_empty() {
             return if request.object.at("spec").has("overhead") {
-                Err(request.forbidden("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"))
+                Err(request
+                    .forbidden("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"))
             } else {
                 Ok(())
             };
@@ -178,8 +182,11 @@ pub(super) const RUNTIME_CLASS: Defaulter = Defaulter {
 fn apply_runtime_class(request: &mut AdmissionRequest<'_>, class: &Value) -> Result<(), ApiError> {
     let overhead = class.at("overhead").at("podFixed");
     let given = request.object.at("spec").at("overhead");
-    let names = |list: &Value| -> Vec<String> { list.as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect() };
-    let equal = names(given) == names(overhead) && names(given).iter().all(|name| quantity(given, name) == quantity(overhead, name));
+    let names = |list: &Value| -> Vec<String> {
+        list.as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect()
+    };
+    let equal = names(given) == names(overhead)
+        && names(given).iter().all(|name| quantity(given, name) == quantity(overhead, name));
     if !given.is_null() && !equal {
         return Err(request.forbidden("pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"));
     }
@@ -250,7 +257,10 @@ mod tests {
         let cases = [
             (json!({}), 2),
             (json!({"tolerations": [{"operator": "Exists"}]}), 1),
-            (json!({"tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}]}), 2),
+            (
+                json!({"tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}]}),
+                2,
+            ),
             (json!({"tolerations": [{"key": "a", "operator": "Exists"}]}), 3),
         ];
         for (mut spec, want) in cases {

@@ -48,7 +48,8 @@ fn ranges(request: &AdmissionRequest<'_>) -> Vec<Arc<Value>> {
 fn check_all(request: &AdmissionRequest<'_>) -> Result<(), ApiError> {
     let pods = request.is_resource("", "pods")
         && matches!((request.subresource, request.operation), ("", Operation::Create) | ("resize", Operation::Update));
-    let claims = request.is("", "persistentvolumeclaims") && matches!(request.operation, Operation::Create | Operation::Update);
+    let claims =
+        request.is("", "persistentvolumeclaims") && matches!(request.operation, Operation::Create | Operation::Update);
     let going = request.old_object.is_some_and(|old| old.at("metadata").has("deletionTimestamp"));
     if going || !(pods || claims) {
         return Ok(());
@@ -75,7 +76,9 @@ fn apply(range: &Value, pod: &mut Value) {
         for container in spec.items_mut(list) {
             let name = container.text("name").to_owned();
             let (mut set_limits, mut set_requests) = (Vec::new(), Vec::new());
-            for (defaults, key, set) in [(&limits, "limits", &mut set_limits), (&requests, "requests", &mut set_requests)] {
+            for (defaults, key, set) in
+                [(&limits, "limits", &mut set_limits), (&requests, "requests", &mut set_requests)]
+            {
                 for (resource, quantity) in defaults {
                     if !container.at("resources").at(key).has(resource) {
                         container.object_mut("resources").object_mut(key).put(resource, quantity.clone());
@@ -115,13 +118,18 @@ fn check_pod(range: &Value, pod: &Value) -> Vec<String> {
             "Container" => {
                 for container in spec.items("containers").iter().chain(spec.items("initContainers")) {
                     let resources = container.at("resources");
-                    let scope = Scope { kind: "Container", requests: resources.at("requests"), limits: resources.at("limits") };
+                    let scope =
+                        Scope { kind: "Container", requests: resources.at("requests"), limits: resources.at("limits") };
                     faults.extend(scope.check(limit));
                 }
             }
             "Pod" => {
                 let texts = |key: &str| -> Value {
-                    pod_total(spec, key).into_iter().map(|(name, total)| (name, json!(total.to_string()))).collect::<Map<_, _>>().into()
+                    pod_total(spec, key)
+                        .into_iter()
+                        .map(|(name, total)| (name, json!(total.to_string())))
+                        .collect::<Map<_, _>>()
+                        .into()
                 };
                 let (requests, limits) = (texts("requests"), texts("limits"));
                 faults.extend(Scope { kind: "Pod", requests: &requests, limits: &limits }.check(limit));
@@ -226,7 +234,10 @@ mod tests {
     fn defaults_are_filled_in_and_noted() {
         let mut pod = json!({"metadata": {}, "spec": {"containers": [{"name": "c"}]}});
         apply(&range(), &mut pod);
-        assert_eq!(pod["spec"]["containers"][0]["resources"], json!({"limits": {"cpu": "200m"}, "requests": {"cpu": "100m"}}));
+        assert_eq!(
+            pod["spec"]["containers"][0]["resources"],
+            json!({"limits": {"cpu": "200m"}, "requests": {"cpu": "100m"}})
+        );
         assert_eq!(
             pod["metadata"]["annotations"][ANNOTATION],
             "LimitRanger plugin set: cpu request for container c; cpu limit for container c"
@@ -236,7 +247,10 @@ mod tests {
     #[test]
     fn bounds_are_checked() {
         let faults = |limit: &str, request: &str| {
-            check_pod(&range(), &json!({"spec": {"containers": [{"resources": {"limits": {"cpu": limit}, "requests": {"cpu": request}}}]}}))
+            check_pod(
+                &range(),
+                &json!({"spec": {"containers": [{"resources": {"limits": {"cpu": limit}, "requests": {"cpu": request}}}]}}),
+            )
         };
         assert_eq!(faults("500m", "50m"), Vec::<String>::new());
         assert_eq!(faults("1", "50m"), ["maximum cpu usage per Container is 500m, but limit is 1"]);

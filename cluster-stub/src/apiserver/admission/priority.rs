@@ -41,7 +41,8 @@ impl AdmissionPlugin for Priority {
     fn validate<'a>(&'a self, request: &'a mut AdmissionRequest<'_>) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let written = matches!(request.operation, Operation::Create | Operation::Update);
-            if !request.is("scheduling.k8s.io", "priorityclasses") || !written || !request.object.flag("globalDefault") {
+            if !request.is("scheduling.k8s.io", "priorityclasses") || !written || !request.object.flag("globalDefault")
+            {
                 return Ok(());
             }
             let own = request.object.at("metadata").text("name");
@@ -59,7 +60,11 @@ impl AdmissionPlugin for Priority {
 
 /// Of several defaults the lowest counts.
 fn default_class(objects: &dyn Objects) -> Option<Arc<Value>> {
-    objects.list(&CLASSES, None).into_iter().filter(|class| class.flag("globalDefault")).min_by_key(|class| class.int("value"))
+    objects
+        .list(&CLASSES, None)
+        .into_iter()
+        .filter(|class| class.flag("globalDefault"))
+        .min_by_key(|class| class.int("value"))
 }
 
 async fn set_priority(request: &mut AdmissionRequest<'_>) -> Result<(), ApiError> {

@@ -80,7 +80,8 @@ fn check_mirror(request: &AdmissionRequest<'_>) -> Result<(), ApiError> {
     if spec.items("volumes").iter().any(|volume| volume.has("secret")) {
         return Err(request.forbidden("a mirror pod may not reference secrets"));
     }
-    let projects_token = |volume: &Value| volume.at("projected").items("sources").iter().any(|one| one.has("serviceAccountToken"));
+    let projects_token =
+        |volume: &Value| volume.at("projected").items("sources").iter().any(|one| one.has("serviceAccountToken"));
     if spec.items("volumes").iter().any(projects_token) {
         return Err(request.forbidden("a mirror pod may not use ServiceAccountToken volume projections"));
     }
@@ -114,7 +115,8 @@ fn random_suffix() -> String {
 }
 
 fn mount_token(spec: &mut Value, suffix: &str) {
-    let existing = spec.items("volumes").iter().map(|volume| volume.text("name")).find(|name| name.starts_with(VOLUME_PREFIX));
+    let existing =
+        spec.items("volumes").iter().map(|volume| volume.text("name")).find(|name| name.starts_with(VOLUME_PREFIX));
     let has_volume = existing.is_some();
     let name = existing.map_or_else(|| format!("{VOLUME_PREFIX}{suffix}"), str::to_owned);
     let mut needed = false;
