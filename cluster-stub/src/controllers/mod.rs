@@ -9,7 +9,7 @@ mod node_lifecycle;
 mod options;
 mod pod_gc;
 mod replica_set;
-mod runtime;
+pub(crate) mod runtime;
 mod service_account;
 mod stateful_set;
 

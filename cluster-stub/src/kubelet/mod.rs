@@ -2,6 +2,9 @@
 //! conditions fresh, and run the pods that are bound to them over a container runtime. They see the cluster through the
 //! API only.
 
+mod admission;
+mod events;
+mod fleet;
 mod lifecycle;
 pub mod logs;
 pub mod nodes;
@@ -9,10 +12,12 @@ mod options;
 pub mod runtime;
 pub mod simulated;
 
+use std::fmt;
 use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -26,8 +31,8 @@ pub use options::KubeletOptions;
 pub const FLEET_IDENTITY: &str = "plimsoll:kubelets";
 
 /// The running kubelets. Dropping it stops them without waiting; [`Kubelets::shutdown`] waits.
-#[derive(Debug)]
 pub struct Kubelets {
+    shared: Arc<fleet::Shared>,
     tasks: TaskTracker,
     shutdown: CancellationToken,
 }
@@ -42,14 +47,15 @@ pub fn start(
     options: KubeletOptions,
     story: Story,
 ) -> Kubelets {
-    let _ = (client_factory, options, story);
-    Kubelets { tasks: TaskTracker::new(), shutdown: CancellationToken::new() }
+    let (tasks, shutdown) = (TaskTracker::new(), CancellationToken::new());
+    let shared = fleet::start(Box::new(client_factory), options, story, &tasks, &shutdown);
+    Kubelets { shared, tasks, shutdown }
 }
 
 impl Kubelets {
     /// Reads the logs of the pods that run here, for the API server's `pods/NAME/log`.
     pub fn log_source(&self) -> SharedLogSource {
-        Arc::new(Logs)
+        Arc::new(Logs(self.shared.messages.clone()))
     }
 
     /// Stops all kubelets and waits until their last request has ended. Pods and nodes stay as they are.
@@ -66,11 +72,25 @@ impl Drop for Kubelets {
     }
 }
 
-struct Logs;
+impl fmt::Debug for Kubelets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kubelets").field("options", &self.shared.options).finish_non_exhaustive()
+    }
+}
+
+struct Logs(mpsc::UnboundedSender<fleet::Message>);
 
 impl LogSource for Logs {
     fn logs(&self, request: LogRequest) -> BoxFuture<'_, Result<LogStream, LogError>> {
-        let LogRequest { namespace, pod, .. } = request;
-        futures::future::ready(Err(LogError::PodNotFound { namespace, pod })).boxed()
+        async move {
+            let not_found = LogError::PodNotFound { namespace: request.namespace.clone(), pod: request.pod.clone() };
+            let (answer, wanted) = oneshot::channel();
+            if self.0.send(fleet::Message::Logs(request, answer)).is_err() {
+                return Err(not_found);
+            }
+            // Kubelets that have been shut down know no pods.
+            wanted.await.unwrap_or(Err(not_found))
+        }
+        .boxed()
     }
 }

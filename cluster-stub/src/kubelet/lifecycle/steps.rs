@@ -466,11 +466,6 @@ impl PodLifecycle {
             out.push(Action::Delete);
         }
     }
-
-    /// Whether the deletion has to be sent again: it did not arrive.
-    pub(crate) fn delete_again(&mut self) {
-        self.delete_sent = false;
-    }
 }
 
 fn grace_of_deletion(pod: &Pod) -> Option<i64> {
