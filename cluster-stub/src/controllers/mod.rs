@@ -1,5 +1,7 @@
 //! The controllers of the cluster, one file or folder each. They see the cluster through the API only.
 
+mod cron_job;
+mod daemon_set;
 mod deployment;
 mod endpoints;
 mod garbage_collector;
@@ -12,6 +14,7 @@ mod replica_set;
 pub(crate) mod runtime;
 mod service_account;
 mod stateful_set;
+mod ttl_after_finished;
 
 use std::sync::Arc;
 
@@ -54,6 +57,8 @@ pub fn start(
         shutdown: CancellationToken::new(),
         clients: Arc::new(client_factory),
     };
+    cron_job::start(&context);
+    daemon_set::start(&context);
     deployment::start(&context);
     endpoints::start(&context);
     garbage_collector::start(&context);
@@ -64,6 +69,7 @@ pub fn start(
     replica_set::start(&context);
     service_account::start(&context);
     stateful_set::start(&context);
+    ttl_after_finished::start(&context);
     // Handlers first, then the watches, so that no controller misses an object.
     let client = (context.clients)(INFORMER_IDENTITY);
     context.informers.start(&client, &context.tasks, &context.shutdown);
