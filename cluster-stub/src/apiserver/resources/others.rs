@@ -8,7 +8,7 @@ use super::columns::{self, Column, or_else};
 use super::kind::{Kind, same};
 use super::resource::{Resource, Verbs};
 use crate::apiserver::validation::json::JsonExt;
-use crate::apiserver::validation::names::dns_label;
+use crate::apiserver::validation::names::{dns_label, path_segment};
 use crate::apiserver::validation::{FieldError, Path};
 
 /// Every resource of these groups.
@@ -310,6 +310,7 @@ fn custom_resource_definition() -> Resource {
 
 fn api_service() -> Resource {
     let mut resource = Kind::new("apiregistration.k8s.io", "v1", "apiservices", "APIService")
+        .name_rule(path_segment)
         .cluster_scoped()
         .categories(&["api-extensions"])
         .status()
