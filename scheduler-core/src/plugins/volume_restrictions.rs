@@ -173,8 +173,35 @@ fn conflicts(a: &VolumeSource, b: &VolumeSource) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::conflicts;
-    use crate::model::VolumeSource;
+    use super::{VolumeRestrictions, conflicts};
+    use crate::cache::{Cache, Objects};
+    use crate::framework::{ActionType, ClusterEvent, ClusterView, EnqueueExtensions, EventResource, Hint};
+    use crate::model::{Node, Object, Pod, Timestamp, Volume, VolumeSource};
+
+    #[test]
+    fn events_that_may_help() {
+        let pod = |namespace: &str, source: VolumeSource| Pod {
+            namespace: namespace.into(),
+            volumes: [Volume { name: "v".into(), source }].into(),
+            ..Pod::default()
+        };
+        let claim = |name: &str| VolumeSource::PersistentVolumeClaim { claim_name: name.into(), read_only: false };
+        let disk = |name: &str| VolumeSource::GcePersistentDisk { pd_name: name.into(), read_only: false };
+        let cases: Vec<(&str, Pod, Option<Object>, Option<Object>, Hint)> = vec![
+            ("a pod of its claim ends", pod("d", claim("c")), Some(pod("d", claim("c")).into()), None, Hint::Queue),
+            ("of another claim", pod("d", claim("c")), Some(pod("d", claim("x")).into()), None, Hint::Skip),
+            ("elsewhere", pod("d", claim("c")), Some(pod("e", claim("c")).into()), None, Hint::Skip),
+            ("a pod of its disk ends", pod("d", disk("a")), Some(pod("d", disk("a")).into()), None, Hint::Queue),
+            ("of another disk", pod("d", disk("a")), Some(pod("d", disk("b")).into()), None, Hint::Skip),
+            ("a node comes", pod("d", disk("a")), None, Some(Node::default().into()), Hint::Queue),
+        ];
+        let (cache, objects) = (Cache::new(), Objects::default());
+        let world = ClusterView { snapshot: cache.snapshot(), objects: &objects, now: Timestamp::ZERO };
+        for (name, waiting, old, new, want) in cases {
+            let event = ClusterEvent { resource: EventResource::WildCard, action: ActionType::DELETE, old, new };
+            assert_eq!(VolumeRestrictions.hint(&waiting, &event, world).unwrap(), want, "{name}");
+        }
+    }
 
     #[test]
     fn which_disks_two_pods_may_share() {

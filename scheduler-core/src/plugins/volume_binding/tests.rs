@@ -3,13 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::VolumeBinding;
 use super::assume::Assumptions;
 use super::bind::Plan;
 use super::find::{Conflicts, PodClaims, PodVolumes, Refusal};
 use crate::cache::{Cache, Objects};
-use crate::framework::{ClusterView, EffectError, EffectKind, Step};
+use crate::config::args::{PluginArgs, VolumeBindingArgs};
+use crate::framework::{
+    ActionType, ClusterEvent, ClusterView, EffectError, EffectKind, EnqueueExtensions, EventResource, Hint, Step,
+};
 use crate::model::{
-    CsiDriver, CsiStorageCapacity, Labels, Node, NodeSelector, NodeSelectorTerm, Object, ObjectRef, Operator,
+    CsiDriver, CsiNode, CsiStorageCapacity, Labels, Node, NodeSelector, NodeSelectorTerm, Object, ObjectRef, Operator,
     PersistentVolume, PersistentVolumeClaim, Pod, Quantity, Requirement, Selector, StorageClass, Timestamp, Volume,
     VolumeBindingMode, VolumeSource,
 };
@@ -484,4 +488,55 @@ fn what_makes_binding_fail() {
     progress.start();
     progress.objects.remove(&claim("c", "1Gi").into());
     assert_eq!(progress.advance(&[], 2).unwrap_err(), "failed to check binding: claim d/c not found");
+}
+
+#[test]
+fn events_that_may_help() {
+    let csi_node = |plugins: &str| CsiNode {
+        name: "n".into(),
+        annotations: labels(&[("storage.alpha.kubernetes.io/migrated-plugins", plugins)]),
+        drivers: [].into(),
+    };
+    let driver = |storage_capacity| Object::from(CsiDriver { name: "csi".into(), storage_capacity });
+    let capacity = |size: &str| CsiStorageCapacity {
+        name: "cap".into(),
+        namespace: "d".into(),
+        storage_class_name: "late".into(),
+        node_topology: None,
+        capacity: Some(quantity(size)),
+        maximum_volume_size: None,
+    };
+    let topology = |zone| StorageClass { allowed_topologies: [in_zone(zone)].into(), ..late("csi") };
+    let cases: Vec<(&str, Option<Object>, Option<Object>, Hint)> = vec![
+        ("its claim", None, Some(claim("c", "1Gi").into()), Hint::Queue),
+        ("its claim changes", Some(claim("c", "1Gi").into()), Some(bound("c", "v").into()), Hint::Queue),
+        ("another claim", None, Some(claim("other", "1Gi").into()), Hint::Skip),
+        ("a volume", None, Some(volume("v", "1Gi", "a").into()), Hint::Queue),
+        ("a class", None, Some(late("csi").into()), Hint::Queue),
+        ("a class allows another place", Some(topology("a").into()), Some(topology("b").into()), Hint::Queue),
+        ("a class changes otherwise", Some(topology("a").into()), Some(topology("a").into()), Hint::Skip),
+        ("a CSINode", None, Some(csi_node("").into()), Hint::Queue),
+        ("a CSINode serves more", Some(csi_node("").into()), Some(csi_node("x").into()), Hint::Queue),
+        ("a CSINode changes otherwise", Some(csi_node("x").into()), Some(csi_node("x").into()), Hint::Skip),
+        ("more room", Some(capacity("1Gi").into()), Some(capacity("2Gi").into()), Hint::Queue),
+        ("less room", Some(capacity("2Gi").into()), Some(capacity("1Gi").into()), Hint::Skip),
+        ("the driver of no inline volume", Some(driver(true)), Some(driver(false)), Hint::Skip),
+        ("a node", None, Some(node("n", "a").into()), Hint::Queue),
+    ];
+    let Some(PluginArgs::VolumeBinding(args)) = PluginArgs::defaults(super::NAME) else { unreachable!() };
+    let plugin = VolumeBinding::new(&VolumeBindingArgs { bind_timeout_seconds: 1, ..args });
+    let (cache, objects) = (Cache::new(), Objects::default());
+    let view = ClusterView { snapshot: cache.snapshot(), objects: &objects, now: Timestamp::ZERO };
+    for (name, old, new, want) in cases {
+        let event = ClusterEvent { resource: EventResource::WildCard, action: ActionType::UPDATE, old, new };
+        assert_eq!(plugin.hint(&pod(&["c"]), &event, view).unwrap(), want, "{name}");
+    }
+    let mut inline = pod(&[]);
+    let source = VolumeSource::Csi { driver: "csi".into(), volume_handle: "".into() };
+    inline.volumes = [Volume { name: "v".into(), source }].into();
+    for (old, new, want) in [(true, false, Hint::Queue), (false, true, Hint::Skip)] {
+        let (old, new) = (Some(driver(old)), Some(driver(new)));
+        let event = ClusterEvent { resource: EventResource::CsiDriver, action: ActionType::UPDATE, old, new };
+        assert_eq!(plugin.hint(&inline, &event, view).unwrap(), want);
+    }
 }
