@@ -9,6 +9,7 @@ use crate::framework::{BuildError, Extensions, Registry};
 pub mod default_binder;
 pub mod default_preemption;
 pub mod dynamic_resources;
+pub mod gang_scheduling;
 pub mod image_locality;
 pub mod inter_pod_affinity;
 mod inter_pod_affinity_score;
@@ -32,6 +33,7 @@ pub mod volume_zone;
 
 use default_binder::DefaultBinder;
 use dynamic_resources::DynamicResources;
+use gang_scheduling::GangScheduling;
 use image_locality::ImageLocality;
 use inter_pod_affinity::InterPodAffinity;
 use node_affinity::NodeAffinity;
@@ -71,6 +73,10 @@ const IN_TREE: &[(&str, &[ExtensionPoint], Build)] = &[
             Ok(e.reserve(&p).pre_bind(&p).enqueue(&p))
         },
     ),
+    (GangScheduling::NAME, &[Point::PreEnqueue, Point::Permit], |_| {
+        let p = Arc::new(GangScheduling);
+        Ok(Extensions::new().pre_enqueue(&p).permit(&p).enqueue(&p))
+    }),
     (ImageLocality::NAME, &[Point::Score], |_| Ok(Extensions::new().score(&Arc::new(ImageLocality)))),
     (InterPodAffinity::NAME, FILTER_AND_SCORE, |args| match args_or_defaults(InterPodAffinity::NAME, args) {
         Some(PluginArgs::InterPodAffinity(args)) => {
