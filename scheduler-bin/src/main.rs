@@ -1,3 +1,12 @@
 //! `plimsoll`, the command: the only place where the engine meets the world.
 
-fn main() {}
+use std::process::ExitCode;
+
+use scheduler_core::plugins;
+
+#[global_allocator]
+static GLOBAL: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    scheduler_bin::main_with(plugins::registry())
+}

@@ -1,0 +1,183 @@
+//! The command line: which commands there are, exit codes, logging. One file per command; what a command does lives elsewhere.
+
+#[cfg(feature = "offline-cluster")]
+mod demo;
+#[cfg(feature = "offline-cluster")]
+mod nodes;
+mod run;
+#[cfg(feature = "offline-cluster")]
+mod up;
+
+use std::fmt;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use clap::{ArgAction, Parser, Subcommand, ValueEnum};
+use scheduler_core::framework::Registry;
+use tracing_subscriber::EnvFilter;
+
+const EXIT_CODES: &str = "Exit codes:
+  0  done
+  1  failed: the cluster, the network or the workload
+  2  wrong usage or bad input: flags, files, configuration";
+
+/// A kube-scheduler in Rust, and a whole offline cluster to run it in.
+#[derive(Parser)]
+#[command(name = "plimsoll", version, after_help = EXIT_CODES, max_term_width = 120)]
+struct Arguments {
+    /// Say more on standard error; twice for debugging. The variable RUST_LOG is finer.
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    verbose: u8,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Start an offline cluster, apply a manifest and tell what happens, step by step.
+    #[cfg(feature = "offline-cluster")]
+    Demo(demo::Demo),
+    /// Keep an offline cluster up for kubectl and other tools.
+    #[cfg(feature = "offline-cluster")]
+    Up(up::Up),
+    /// Schedule the pods of a live cluster, next to its own scheduler.
+    Run(run::Run),
+}
+
+/// How a command writes its result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    /// For people.
+    #[default]
+    Text,
+    /// For scripts.
+    Json,
+}
+
+/// Why a command ends without success.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    code: u8,
+    message: String,
+}
+
+impl Failure {
+    /// Flags, files or configuration are wrong: exit code 2.
+    pub(crate) fn bad_input(problem: impl fmt::Display) -> Self {
+        Self { code: 2, message: problem.to_string() }
+    }
+
+    /// The cluster, the network or the workload failed: exit code 1.
+    pub(crate) fn failed(problem: impl fmt::Display) -> Self {
+        Self { code: 1, message: problem.to_string() }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl From<io::Error> for Failure {
+    /// For the command's own output.
+    fn from(error: io::Error) -> Self {
+        Self::failed(format_args!("cannot write the output: {error}"))
+    }
+}
+
+/// Parses the command line and runs the command.
+pub(crate) fn main(registry: Registry) -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let code = if error.use_stderr() { 2 } else { 0 };
+            // Nobody is left to tell when standard error is closed.
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    start_logging(arguments.verbose);
+    match execute(arguments.command, registry) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            let _ = writeln!(io::stderr(), "plimsoll: {}", failure.message);
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn start_logging(verbose: u8) {
+    let default = match verbose {
+        0 => "warn,kube_client=error,kube_runtime=error",
+        1 => "info,kube_client=warn",
+        _ => "debug,hyper=info,rustls=info,h2=info,tower=info",
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+}
+
+fn execute(command: Command, registry: Registry) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed(format_args!("cannot start the threads: {error}")))?;
+    let result = runtime.block_on(async {
+        match command {
+            #[cfg(feature = "offline-cluster")]
+            Command::Demo(demo) => demo.execute(registry).await,
+            #[cfg(feature = "offline-cluster")]
+            Command::Up(up) => up.execute(registry).await,
+            Command::Run(run) => run.execute(registry).await,
+        }
+    });
+    // Blocking tasks that nobody waits for any more must not keep the process.
+    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+    result
+}
+
+/// Resolves when the user or the system asks the process to end (SIGINT, SIGTERM).
+///
+/// # Errors
+/// The signal handlers cannot be installed.
+fn termination() -> io::Result<impl Future<Output = ()> + Send> {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        Ok(async move {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        })
+    }
+    #[cfg(not(unix))]
+    Ok(async {
+        // Without a handler the process just ends, which is as good.
+        let _ = tokio::signal::ctrl_c().await;
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_an_example_and_its_exit_codes() {
+        for command in Arguments::command().get_subcommands() {
+            let help = command.clone().render_long_help().to_string();
+            for part in ["Example", "Exit codes"] {
+                assert!(help.contains(part), "`plimsoll {} --help` has no {part}", command.get_name());
+            }
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! From a kubeconfig (or the pod's own service account) to a client that is known to work. Changes nothing in the cluster.
+
+use std::error::Error as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use http::Request;
+use jiff::Timestamp;
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::{Api, Client, Config};
+
+use super::failure;
+
+/// How long the first question to the API server may take.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// A client and what it was made from.
+#[derive(Clone)]
+pub struct Connection {
+    /// The client.
+    pub client: Client,
+    /// URL of the API server.
+    pub server: String,
+    /// File or mechanism that the credentials came from.
+    pub origin: String,
+}
+
+/// Why there is no connection to the cluster.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// No kubeconfig was given or found.
+    #[error("no kubeconfig: expected --kubeconfig FILE, the variable KUBECONFIG, ~/.kube/config, or a pod with a service account")]
+    NoKubeconfig,
+    /// The kubeconfig is missing, malformed or incomplete.
+    #[error("{origin}: {problem}")]
+    Kubeconfig {
+        /// Path of the file.
+        origin: String,
+        /// What is wrong and what was expected.
+        problem: String,
+    },
+    /// The client certificate is past its end.
+    #[error("the client certificate in {origin} expired at {end}; renew the credentials")]
+    ClientCertificateExpired {
+        /// Path of the file.
+        origin: String,
+        /// When it ended.
+        end: Timestamp,
+    },
+    /// The server's certificate is past its end, or not yet valid.
+    #[error("the certificate of {server} is not valid now: {problem}")]
+    ServerCertificateExpired {
+        /// URL.
+        server: String,
+        /// What the TLS library said.
+        problem: String,
+    },
+    /// The server's certificate was not signed by the expected CA, or is for another name.
+    #[error("the certificate of {server} is not trusted: {problem}; expected one signed by the certificate-authority of {origin}")]
+    Untrusted {
+        /// URL.
+        server: String,
+        /// Path of the kubeconfig.
+        origin: String,
+        /// What the TLS library said.
+        problem: String,
+    },
+    /// Nobody answers.
+    #[error("cannot reach the API server {server}: {problem}")]
+    Unreachable {
+        /// URL.
+        server: String,
+        /// The cause.
+        problem: String,
+    },
+    /// 401.
+    #[error("the API server {server} does not accept the credentials in {origin}: {problem}")]
+    Unauthorized {
+        /// URL.
+        server: String,
+        /// Path of the kubeconfig.
+        origin: String,
+        /// The server's message.
+        problem: String,
+    },
+    /// The server answers, but not as an API server.
+    #[error("{server} does not answer like a Kubernetes API server: {problem}")]
+    NotAnApiServer {
+        /// URL.
+        server: String,
+        /// What came instead.
+        problem: String,
+    },
+}
+
+impl ConnectError {
+    /// Whether the user's input is at fault, not the cluster.
+    pub fn is_bad_input(&self) -> bool {
+        matches!(self, Self::NoKubeconfig | Self::Kubeconfig { .. })
+    }
+}
+
+/// Connects with the given kubeconfig, or with what `KUBECONFIG`, the pod or `~/.kube/config` offer, and asks for the version once.
+///
+/// # Errors
+/// See [`ConnectError`]; each names the file or server.
+pub async fn connect(kubeconfig: Option<&Path>) -> Result<Connection, ConnectError> {
+    let (config, origin) = load(kubeconfig).await?;
+    let connection = with_config(config, origin)?;
+    probe(&connection).await?;
+    Ok(connection)
+}
+
+async fn load(kubeconfig: Option<&Path>) -> Result<(Config, String), ConnectError> {
+    if let Some(path) = kubeconfig {
+        return read(path).await;
+    }
+    if std::env::var_os("KUBECONFIG").is_some_and(|value| !value.is_empty()) {
+        let origin = "$KUBECONFIG".to_owned();
+        let wrong = |error| ConnectError::Kubeconfig { origin: origin.clone(), problem: explain(&error) };
+        let Some(file) = Kubeconfig::from_env().map_err(wrong)? else { return Err(ConnectError::NoKubeconfig) };
+        let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(wrong)?;
+        return Ok((config, origin));
+    }
+    if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
+        let origin = "the pod's service account".to_owned();
+        return match Config::incluster() {
+            Ok(config) => Ok((config, origin)),
+            Err(error) => Err(ConnectError::Kubeconfig { origin, problem: error.to_string() }),
+        };
+    }
+    let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".kube/config")).filter(|path| path.exists());
+    match home {
+        Some(path) => read(&path).await,
+        None => Err(ConnectError::NoKubeconfig),
+    }
+}
+
+async fn read(path: &Path) -> Result<(Config, String), ConnectError> {
+    let origin = path.display().to_string();
+    let wrong = |error| ConnectError::Kubeconfig { origin: origin.clone(), problem: explain(&error) };
+    let file = Kubeconfig::read_from(path).map_err(wrong)?;
+    let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(wrong)?;
+    Ok((config, origin))
+}
+
+/// The problem without the file's name, which stands before it already.
+fn explain(error: &KubeconfigError) -> String {
+    match error {
+        KubeconfigError::ReadConfig(source, _) => source.to_string(),
+        KubeconfigError::Parse(source) => {
+            let text = source.without_snippet().to_string();
+            format!("not a kubeconfig: {}", text.lines().next().unwrap_or_default())
+        }
+        KubeconfigError::CurrentContextNotSet => "current-context is not set, expected the name of one of its contexts".to_owned(),
+        KubeconfigError::LoadContext(name) => format!("current-context is {name:?}, but contexts has no entry of that name"),
+        KubeconfigError::LoadClusterOfContext(name) => format!("the context's cluster is {name:?}, but clusters has no entry of that name"),
+        KubeconfigError::MissingClusterUrl => "the cluster has no server, expected a URL such as https://HOST:6443".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+fn with_config(config: Config, origin: String) -> Result<Connection, ConnectError> {
+    let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
+    if let Some(end) = client_certificate_end(&config)
+        && end < Timestamp::now()
+    {
+        return Err(ConnectError::ClientCertificateExpired { origin, end });
+    }
+    match Client::try_from(config) {
+        Ok(client) => Ok(Connection { client, server, origin }),
+        Err(error) => Err(ConnectError::Kubeconfig { origin, problem: failure::describe(&error) }),
+    }
+}
+
+fn client_certificate_end(config: &Config) -> Option<Timestamp> {
+    use base64::Engine as _;
+    let pem = match (&config.auth_info.client_certificate_data, &config.auth_info.client_certificate) {
+        (Some(data), _) => base64::engine::general_purpose::STANDARD.decode(data).ok()?,
+        (None, Some(path)) => std::fs::read(path).ok()?,
+        (None, None) => return None,
+    };
+    let (_, pem) = x509_parser::pem::parse_x509_pem(&pem).ok()?;
+    let certificate = pem.parse_x509().ok()?;
+    Timestamp::from_second(certificate.validity().not_after.timestamp()).ok()
+}
+
+async fn probe(connection: &Connection) -> Result<(), ConnectError> {
+    let server = connection.server.clone();
+    let request = Request::get("/version").body(Vec::new()).expect("a constant path makes a request");
+    let answer = tokio::time::timeout(PROBE_TIMEOUT, connection.client.request::<serde_json::Value>(request)).await;
+    let error = match answer {
+        Err(_) => {
+            let problem = format!("no answer within {} s", PROBE_TIMEOUT.as_secs());
+            return Err(ConnectError::Unreachable { server, problem });
+        }
+        Ok(Ok(version)) if version["gitVersion"].is_string() => return Ok(()),
+        Ok(Ok(_)) => {
+            let problem = "/version has no gitVersion".to_owned();
+            return Err(ConnectError::NotAnApiServer { server, problem });
+        }
+        Ok(Err(error)) => error,
+    };
+    let problem = failure::describe(&error);
+    let origin = connection.origin.clone();
+    let chain = chain(&error);
+    let says = |words: &[&str]| words.iter().any(|word| chain.contains(word));
+    Err(match &error {
+        kube::Error::Api(status) if status.code == 401 => ConnectError::Unauthorized { server, origin, problem },
+        // Some clusters close /version to some users; whoever gets a 403 was let in.
+        kube::Error::Api(status) if status.code == 403 => return Ok(()),
+        kube::Error::Api(_) | kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) => {
+            ConnectError::NotAnApiServer { server, problem }
+        }
+        // The other side's alert is about our certificate, the verifier's own words are about theirs.
+        _ if says(&["alert: CertificateExpired", "alert: BadCertificate", "alert: CertificateUnknown", "alert: UnknownCA", "alert: CertificateRequired"]) => {
+            ConnectError::Unauthorized { server, origin, problem }
+        }
+        _ if says(&["certificate expired", "not valid yet", "NotValidYet", "Expired"]) => {
+            ConnectError::ServerCertificateExpired { server, problem }
+        }
+        _ if says(&["invalid peer certificate", "UnknownIssuer", "NotValidForName"]) => {
+            ConnectError::Untrusted { server, origin, problem }
+        }
+        _ => ConnectError::Unreachable { server, problem },
+    })
+}
+
+fn chain(error: &kube::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text.push_str(" | ");
+        text.push_str(&inner.to_string());
+        cause = inner.source();
+    }
+    text
+}
+
+/// One thing that the scheduler must be allowed to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Permission {
+    /// The verb.
+    pub verb: &'static str,
+    /// API group; empty for the core group.
+    pub group: &'static str,
+    /// Resource, with subresource as `pods/binding`.
+    pub resource: &'static str,
+}
+
+impl std::fmt::Display for Permission {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { verb, group, resource } = self;
+        if group.is_empty() { write!(f, "{verb} {resource}") } else { write!(f, "{verb} {resource}.{group}") }
+    }
+}
+
+/// What the scheduler cannot work without: it places no pod if one of these is missing.
+pub const REQUIRED: &[Permission] = &[
+    Permission { verb: "list", group: "", resource: "pods" },
+    Permission { verb: "watch", group: "", resource: "pods" },
+    Permission { verb: "list", group: "", resource: "nodes" },
+    Permission { verb: "watch", group: "", resource: "nodes" },
+    Permission { verb: "create", group: "", resource: "pods/binding" },
+    Permission { verb: "patch", group: "", resource: "pods/status" },
+];
+
+/// Asks the server which of `permissions` the user lacks. A server that cannot answer the question counts as a yes.
+pub async fn missing_permissions(client: &Client, permissions: &'static [Permission]) -> Vec<Permission> {
+    let ask = |permission: &'static Permission| {
+        let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
+        async move {
+            let (resource, subresource) = permission.resource.split_once('/').map_or((permission.resource, None), |(r, s)| (r, Some(s)));
+            let review = SelfSubjectAccessReview {
+                spec: SelfSubjectAccessReviewSpec {
+                    resource_attributes: Some(ResourceAttributes {
+                        verb: Some(permission.verb.to_owned()),
+                        group: Some(permission.group.to_owned()),
+                        resource: Some(resource.to_owned()),
+                        subresource: subresource.map(str::to_owned),
+                        ..ResourceAttributes::default()
+                    }),
+                    ..SelfSubjectAccessReviewSpec::default()
+                },
+                ..SelfSubjectAccessReview::default()
+            };
+            let answer = reviews.create(&kube::api::PostParams::default(), &review).await.ok()?;
+            (!answer.status?.allowed).then_some(*permission)
+        }
+    };
+    futures::future::join_all(permissions.iter().map(ask)).await.into_iter().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn error_of(text: &str) -> String {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let path = dir.path().join("kubeconfig");
+        std::fs::write(&path, text).expect("the file can be written");
+        let error = match load(Some(&path)).await {
+            Err(error) => error,
+            Ok(_) => panic!("{text} was accepted"),
+        };
+        assert!(error.is_bad_input(), "{error}");
+        error.to_string().replace(&path.display().to_string(), "FILE")
+    }
+
+    #[tokio::test]
+    async fn a_broken_kubeconfig_is_named_with_what_was_expected() {
+        for (name, text, want) in [
+            ("not yaml", "a: [", "FILE: not a kubeconfig: "),
+            ("no context", "apiVersion: v1\nkind: Config\n", "FILE: current-context is not set"),
+            ("dangling context", "current-context: x\ncontexts: []\n", "FILE: current-context is \"x\", but contexts has no entry"),
+            (
+                "dangling cluster",
+                "current-context: x\ncontexts: [{name: x, context: {cluster: c, user: u}}]\n",
+                "FILE: the context's cluster is \"c\", but clusters has no entry",
+            ),
+            (
+                "no server",
+                "current-context: x\ncontexts: [{name: x, context: {cluster: c, user: u}}]\nclusters: [{name: c, cluster: {}}]\nusers: [{name: u, user: {}}]\n",
+                "FILE: the cluster has no server",
+            ),
+        ] {
+            let error = error_of(text).await;
+            assert!(error.starts_with(want), "{name}: {error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_missing_kubeconfig_is_named() {
+        let Err(error) = load(Some(Path::new("/no/such/file"))).await else { panic!("there is no such file") };
+        assert_eq!(error.to_string(), "/no/such/file: No such file or directory (os error 2)");
+    }
+
+    #[test]
+    fn permissions_read_like_rules() {
+        assert_eq!(REQUIRED[4].to_string(), "create pods/binding");
+        assert_eq!(Permission { verb: "list", group: "apps", resource: "replicasets" }.to_string(), "list replicasets.apps");
+    }
+}

@@ -1,0 +1,115 @@
+//! The scheduler's metrics under upstream's names (prefix `scheduler_`). Upstream: pkg/scheduler/metrics/metrics.go v1.36.2, stability STABLE.
+
+use std::fmt::Write as _;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+
+/// Labels of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct AttemptLabels {
+    /// `scheduled`, `unschedulable` or `error`.
+    pub(crate) result: &'static str,
+    /// The profile's schedulerName.
+    pub(crate) profile: String,
+}
+
+/// Label of a queue.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct QueueLabel {
+    /// `active`, `backoff`, `unschedulable` or `gated`.
+    pub(crate) queue: &'static str,
+}
+
+type Histograms = Family<AttemptLabels, Histogram, fn() -> Histogram>;
+
+/// All metrics; cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Metrics {
+    /// Attempts to schedule a pod.
+    pub(crate) schedule_attempts: Family<AttemptLabels, Counter>,
+    /// Seconds from the pod's turn to its decision.
+    pub(crate) attempt_duration: Histograms,
+    /// Pods that wait, by queue.
+    pub(crate) pending_pods: Family<QueueLabel, Gauge>,
+    /// Attempts that a pod needed until it was placed.
+    pub(crate) pod_attempts: Histogram,
+    /// Victims of one preemption.
+    pub(crate) preemption_victims: Histogram,
+    /// Pods for which preemption was tried.
+    pub(crate) preemption_attempts: Counter,
+    registry: std::sync::Arc<Registry>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let schedule_attempts = Family::<AttemptLabels, Counter>::default();
+        let attempt_duration: Histograms = Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.001, 2.0, 15)));
+        let pending_pods = Family::<QueueLabel, Gauge>::default();
+        let pod_attempts = Histogram::new(exponential_buckets(1.0, 2.0, 5));
+        let preemption_victims = Histogram::new(exponential_buckets(1.0, 2.0, 7));
+        let preemption_attempts = Counter::default();
+
+        let mut registry = Registry::with_prefix("scheduler");
+        registry.register("schedule_attempts", "Number of attempts to schedule pods, by the result", schedule_attempts.clone());
+        registry.register(
+            "scheduling_attempt_duration_seconds",
+            "Scheduling attempt latency in seconds (scheduling algorithm + binding)",
+            attempt_duration.clone(),
+        );
+        registry.register("pending_pods", "Number of pending pods, by the queue type", pending_pods.clone());
+        registry.register("pod_scheduling_attempts", "Number of attempts to successfully schedule a pod", pod_attempts.clone());
+        registry.register("preemption_victims", "Number of selected preemption victims", preemption_victims.clone());
+        registry.register("preemption_attempts", "Total preemption attempts in the cluster till now", preemption_attempts.clone());
+        Self {
+            schedule_attempts,
+            attempt_duration,
+            pending_pods,
+            pod_attempts,
+            preemption_victims,
+            preemption_attempts,
+            registry: std::sync::Arc::new(registry),
+        }
+    }
+}
+
+impl Metrics {
+    /// The metrics as text, in the OpenMetrics format.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        if prometheus_client::encoding::text::encode(&mut text, &self.registry).is_err() {
+            text.clear();
+            let _ = writeln!(text, "# EOF");
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_upstream() {
+        let metrics = Metrics::default();
+        let labels = AttemptLabels { result: "scheduled", profile: "default-scheduler".into() };
+        metrics.schedule_attempts.get_or_create(&labels).inc();
+        metrics.attempt_duration.get_or_create(&labels).observe(0.002);
+        metrics.pending_pods.get_or_create(&QueueLabel { queue: "active" }).set(3);
+        metrics.pod_attempts.observe(1.0);
+        let text = metrics.text();
+        for line in [
+            "scheduler_schedule_attempts_total{result=\"scheduled\",profile=\"default-scheduler\"} 1",
+            "scheduler_scheduling_attempt_duration_seconds_bucket{le=\"0.002\",result=\"scheduled\",profile=\"default-scheduler\"} 1",
+            "scheduler_pending_pods{queue=\"active\"} 3",
+            "scheduler_pod_scheduling_attempts_count 1",
+            "scheduler_preemption_attempts_total 0",
+        ] {
+            assert!(text.contains(line), "{line} is missing in\n{text}");
+        }
+    }
+}

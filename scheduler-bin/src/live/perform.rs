@@ -1,0 +1,251 @@
+//! Carries out one effect over the API: binding, status patch, eviction of a victim, volume selection, event.
+//! Tries again where that is safe; what an effect means is decided in the engine.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Api, Client};
+use scheduler_core::framework::{Effect, EffectError, EffectKind, NominatedNode, PodCondition};
+use scheduler_core::model::ObjectRef;
+use serde_json::{Value, json};
+
+use super::conditions::KnownConditions;
+use super::failure::{self, Verdict};
+use super::recorder::{Happening, Recorder};
+
+/// Tries for one request, with pauses of 50 ms, 100 ms, … between them. A pod whose binding fails for longer is queued again.
+const MAX_TRIES: u32 = 5;
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// A request that takes longer counts as lost.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Performs effects; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Performer {
+    /// The client, with the scheduler's identity.
+    pub(crate) client: Client,
+    /// Where events go.
+    pub(crate) recorder: Recorder,
+    /// Shared with the pod watch.
+    pub(crate) conditions: KnownConditions,
+}
+
+impl Performer {
+    /// Performs `effect`.
+    ///
+    /// # Errors
+    /// The API server refused, or did not answer in spite of all tries.
+    pub(crate) async fn perform(&self, effect: &Effect) -> Result<(), EffectError> {
+        match &effect.kind {
+            EffectKind::Bind { pod, node } => self.bind(pod, node).await,
+            EffectKind::PatchPodStatus { pod, condition, nominated } => {
+                let patch = self.status_patch(pod, condition.as_ref(), nominated);
+                let result = self.patch_status(pod, &patch).await;
+                if let (Ok(()), Some(condition)) = (&result, condition)
+                    && condition.condition_type == "PodScheduled"
+                {
+                    self.conditions.note(&pod.uid, !condition.status);
+                }
+                result
+            }
+            EffectKind::DeleteVictim { victim, condition, .. } => self.evict(victim, condition).await,
+            EffectKind::RecordEvent { regarding, related, event_type, reason, action, note } => {
+                self.recorder.record(Happening {
+                    regarding: pod_reference(regarding),
+                    related: related.as_ref().map(pod_reference),
+                    kind: event_type.as_str().to_owned(),
+                    reason: (*reason).to_owned(),
+                    action: (*action).to_owned(),
+                    note: note.clone(),
+                    reporting_controller: effect.scheduler_name.to_string(),
+                    at: Timestamp::now(),
+                });
+                Ok(())
+            }
+            EffectKind::BindVolume { claim, volume, node } => self.bind_volume(claim, volume.as_ref(), node).await,
+            EffectKind::Custom(custom) => {
+                Err(EffectError { message: format!("no handler for the custom effect {custom:?}"), not_found: false })
+            }
+        }
+    }
+
+    fn pods(&self, pod: &ObjectRef) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), &pod.namespace)
+    }
+
+    /// Creates the binding. The server refuses a second one, so a lost answer is followed by a look at the pod.
+    async fn bind(&self, pod: &ObjectRef, node: &str) -> Result<(), EffectError> {
+        let pods = self.pods(pod);
+        let binding = json!({
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": { "name": *pod.name, "namespace": *pod.namespace, "uid": *pod.uid },
+            "target": { "kind": "Node", "name": node },
+        });
+        let params = PostParams::default();
+        let mut tries = Tries::default();
+        loop {
+            let post = pods.create_subresource::<Value, Value>("binding", &pod.name, &params, &binding);
+            let error = match timed(post).await {
+                Ok(_) => return Ok(()),
+                Err(error) => error,
+            };
+            if matches!(failure::verdict(&error), Verdict::TryAgain(_) | Verdict::Conflict) {
+                match timed(pods.get(&pod.name)).await {
+                    Ok(found) if found.metadata.uid.as_deref() != Some(&*pod.uid) => {
+                        return Err(EffectError { message: format!("pod {pod} was deleted and made again"), not_found: true });
+                    }
+                    Ok(found) => match found.spec.and_then(|spec| spec.node_name).filter(|name| !name.is_empty()) {
+                        Some(bound) if bound == node => return Ok(()),
+                        Some(_) => return Err(effect_error(&error)),
+                        None => {}
+                    },
+                    Err(error) if failure::verdict(&error) == Verdict::NotFound => return Err(effect_error(&error)),
+                    Err(_) => {}
+                }
+            }
+            tries.again(&error).await?;
+        }
+    }
+
+    fn status_patch(&self, pod: &ObjectRef, condition: Option<&PodCondition>, nominated: &NominatedNode) -> Value {
+        let mut status = json!({});
+        if let Some(condition) = condition {
+            let unchanged = condition.condition_type == "PodScheduled" && !condition.status && self.conditions.is_false(&pod.uid);
+            status["conditions"] = json!([to_api(condition, (!unchanged).then(Timestamp::now))]);
+        }
+        match nominated {
+            NominatedNode::Keep => {}
+            NominatedNode::Clear => status["nominatedNodeName"] = Value::Null,
+            NominatedNode::Set(node) => status["nominatedNodeName"] = json!(**node),
+        }
+        json!({ "metadata": { "uid": *pod.uid }, "status": status })
+    }
+
+    async fn patch_status(&self, pod: &ObjectRef, patch: &Value) -> Result<(), EffectError> {
+        let pods = self.pods(pod);
+        let (params, patch) = (PatchParams::default(), Patch::Strategic(patch));
+        let mut tries = Tries::default();
+        loop {
+            match timed(pods.patch_status(&pod.name, &params, &patch)).await {
+                Ok(_) => return Ok(()),
+                Err(error) => tries.again(&error).await?,
+            }
+        }
+    }
+
+    /// Upstream v1.36.2: framework/preemption executor.go: the condition first, then deletion; a victim that is gone is a success.
+    async fn evict(&self, victim: &ObjectRef, condition: &PodCondition) -> Result<(), EffectError> {
+        let patch = json!({ "metadata": { "uid": *victim.uid }, "status": { "conditions": [to_api(condition, Some(Timestamp::now()))] } });
+        match self.patch_status(victim, &patch).await {
+            Err(error) if error.not_found => return Ok(()),
+            answer => answer?,
+        }
+        let pods = self.pods(victim);
+        let preconditions = Preconditions { uid: Some(victim.uid.to_string()), resource_version: None };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        let mut tries = Tries::default();
+        loop {
+            match timed(pods.delete(&victim.name, &params)).await {
+                Ok(_) => return Ok(()),
+                // Another pod has the name now: the victim is gone.
+                Err(error) if matches!(failure::verdict(&error), Verdict::NotFound | Verdict::Conflict) => return Ok(()),
+                Err(error) => tries.again(&error).await?,
+            }
+        }
+    }
+
+    /// Upstream v1.36.2: volumebinding binder.go bindAPIUpdate: a claimRef on the volume, or the selected node on the claim.
+    async fn bind_volume(&self, claim: &ObjectRef, volume: Option<&ObjectRef>, node: &str) -> Result<(), EffectError> {
+        let mut tries = Tries::default();
+        loop {
+            let answer = match volume {
+                Some(volume) => {
+                    let patch = json!({
+                        "metadata": { "uid": *volume.uid, "annotations": { "pv.kubernetes.io/bound-by-controller": "yes" } },
+                        "spec": { "claimRef": {
+                            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": *claim.namespace,
+                            "name": *claim.name, "uid": *claim.uid, "resourceVersion": *claim.resource_version,
+                        } },
+                    });
+                    let volumes: Api<PersistentVolume> = Api::all(self.client.clone());
+                    timed(volumes.patch(&volume.name, &PatchParams::default(), &Patch::Strategic(patch))).await.map(drop)
+                }
+                None => {
+                    let patch = json!({
+                        "metadata": { "uid": *claim.uid, "annotations": { "volume.kubernetes.io/selected-node": node } },
+                    });
+                    let claims: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), &claim.namespace);
+                    timed(claims.patch(&claim.name, &PatchParams::default(), &Patch::Strategic(patch))).await.map(drop)
+                }
+            };
+            match answer {
+                Ok(()) => return Ok(()),
+                Err(error) => tries.again(&error).await?,
+            }
+        }
+    }
+}
+
+/// Counts tries and pauses between them.
+#[derive(Default)]
+struct Tries {
+    made: u32,
+}
+
+impl Tries {
+    /// Returns after a pause if another try can help.
+    async fn again(&mut self, error: &kube::Error) -> Result<(), EffectError> {
+        self.made += 1;
+        match failure::verdict(error) {
+            Verdict::TryAgain(after) if self.made < MAX_TRIES => {
+                tokio::time::sleep(after.unwrap_or(FIRST_PAUSE * 2_u32.pow(self.made - 1))).await;
+                Ok(())
+            }
+            _ => Err(effect_error(error)),
+        }
+    }
+}
+
+async fn timed<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, kube::Error> {
+    match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
+        Ok(answer) => answer,
+        Err(elapsed) => Err(kube::Error::Service(Box::new(elapsed))),
+    }
+}
+
+fn effect_error(error: &kube::Error) -> EffectError {
+    EffectError { message: failure::describe(error), not_found: failure::verdict(error) == Verdict::NotFound }
+}
+
+fn to_api(condition: &PodCondition, transition: Option<Timestamp>) -> Value {
+    let mut value = json!({
+        "type": condition.condition_type,
+        "status": if condition.status { "True" } else { "False" },
+        "reason": condition.reason,
+        "message": condition.message,
+    });
+    if let Some(generation) = condition.observed_generation {
+        value["observedGeneration"] = json!(generation);
+    }
+    if let Some(at) = transition {
+        // The API's type has whole seconds.
+        value["lastTransitionTime"] = json!(at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+    }
+    value
+}
+
+fn pod_reference(pod: &ObjectRef) -> ObjectReference {
+    let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    ObjectReference {
+        api_version: some("v1"),
+        kind: some("Pod"),
+        namespace: some(&pod.namespace),
+        name: some(&pod.name),
+        uid: some(&pod.uid),
+        resource_version: some(&pod.resource_version),
+        field_path: None,
+    }
+}

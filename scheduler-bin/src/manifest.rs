@@ -1,0 +1,226 @@
+//! Kubernetes objects out of YAML and JSON files, with the file and line of what is wrong. Never talks to a server.
+
+use std::fmt;
+use std::io::Read as _;
+use std::path::Path;
+
+use serde_json::Value;
+
+/// One object of a manifest and where it stands.
+#[derive(Clone, Debug)]
+pub struct Document {
+    /// The object; `apiVersion`, `kind` and a name are there.
+    pub object: Value,
+    /// File and first line, as `deployment.yaml:12`.
+    pub place: String,
+}
+
+impl Document {
+    /// The object's `apiVersion`.
+    pub fn api_version(&self) -> &str {
+        self.object["apiVersion"].as_str().unwrap_or_default()
+    }
+
+    /// The object's `kind`.
+    pub fn kind(&self) -> &str {
+        self.object["kind"].as_str().unwrap_or_default()
+    }
+
+    /// The object's `metadata.name`; empty if it only has a `generateName`.
+    pub fn name(&self) -> &str {
+        self.object["metadata"]["name"].as_str().unwrap_or_default()
+    }
+}
+
+/// Why a manifest could not be read.
+#[derive(Debug)]
+pub enum ManifestError {
+    /// The file could not be opened or read.
+    Io {
+        /// Path as the user wrote it.
+        path: String,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// A document is not YAML or JSON, or not a Kubernetes object.
+    Document {
+        /// File and line.
+        place: String,
+        /// What is wrong and what was expected.
+        problem: String,
+    },
+    /// There is not one object in the file.
+    Empty {
+        /// Path as the user wrote it.
+        path: String,
+    },
+}
+
+impl fmt::Display for ManifestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io { path, source } => write!(f, "cannot read {path}: {source}"),
+            Self::Document { place, problem } => write!(f, "{place}: {problem}"),
+            Self::Empty { path } => write!(f, "{path}: no objects found, expected at least one YAML or JSON document"),
+        }
+    }
+}
+
+impl std::error::Error for ManifestError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+/// Reads every object of `path`; `-` is standard input.
+///
+/// # Errors
+/// The file cannot be read, a document is malformed, or nothing is in it.
+pub fn read(path: &Path) -> Result<Vec<Document>, ManifestError> {
+    let name = path.display().to_string();
+    let io = |source| ManifestError::Io { path: name.clone(), source };
+    let text = if name == "-" {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).map_err(io)?;
+        text
+    } else {
+        std::fs::read_to_string(path).map_err(io)?
+    };
+    parse(&name, &text)
+}
+
+/// Splits `text` at its `---` lines, as kubectl does, and parses each document; the items of a List stand for themselves.
+///
+/// # Errors
+/// As [`read`]; `name` stands for the file in them.
+pub fn parse(name: &str, text: &str) -> Result<Vec<Document>, ManifestError> {
+    let mut documents = Vec::new();
+    for (first_line, body) in split(text) {
+        if body.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
+            continue;
+        }
+        let object: Value = serde_saphyr::from_str(&body).map_err(|error| {
+            let line = error.location().map_or(first_line, |at| first_line + usize::try_from(at.line()).unwrap_or(1).max(1) - 1);
+            ManifestError::Document { place: format!("{name}:{line}"), problem: first_sentence(&error) }
+        })?;
+        let start = first_line + body.lines().take_while(|line| line.trim().is_empty() || line.trim_start().starts_with('#')).count();
+        take(object, &format!("{name}:{start}"), &mut documents)?;
+    }
+    if documents.is_empty() {
+        return Err(ManifestError::Empty { path: name.to_owned() });
+    }
+    Ok(documents)
+}
+
+fn split(text: &str) -> Vec<(usize, String)> {
+    let mut parts = vec![(1, String::new())];
+    for (index, line) in text.lines().enumerate() {
+        let separator = line.strip_prefix("---").is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t']));
+        if separator {
+            parts.push((index + 2, String::new()));
+        } else if let Some((_, body)) = parts.last_mut() {
+            body.push_str(line);
+            body.push('\n');
+        }
+    }
+    parts
+}
+
+fn take(object: Value, place: &str, documents: &mut Vec<Document>) -> Result<(), ManifestError> {
+    let wrong = |problem: String| ManifestError::Document { place: place.to_owned(), problem };
+    let Some(map) = object.as_object() else {
+        return Err(wrong(format!("expected a Kubernetes object (a mapping), found {}", kind_of(&object))));
+    };
+    let field = |key: &str| map.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+    if field("apiVersion").is_none() {
+        return Err(wrong("apiVersion not set, expected for example \"apps/v1\"".to_owned()));
+    }
+    let Some(kind) = field("kind") else {
+        return Err(wrong("kind not set, expected for example \"Deployment\"".to_owned()));
+    };
+    if kind == "List"
+        && let Some(items) = map.get("items")
+    {
+        let Some(items) = items.as_array() else {
+            return Err(wrong(format!("items of a List must be a sequence, found {}", kind_of(items))));
+        };
+        for (index, item) in items.iter().enumerate() {
+            take(item.clone(), &format!("{place} item {}", index + 1), documents)?;
+        }
+        return Ok(());
+    }
+    let metadata = &object["metadata"];
+    if metadata["name"].as_str().is_none() && metadata["generateName"].as_str().is_none() {
+        return Err(wrong(format!("{kind} has no metadata.name")));
+    }
+    documents.push(Document { object, place: place.to_owned() });
+    Ok(())
+}
+
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "nothing",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a sequence",
+        Value::Object(_) => "a mapping",
+    }
+}
+
+/// The parser's message without the excerpt of the source that it draws below it.
+fn first_sentence(error: &serde_saphyr::Error) -> String {
+    let text = error.without_snippet().to_string();
+    let line = text.lines().next().unwrap_or_default().trim();
+    format!("malformed YAML: {}", line.strip_prefix("error: ").unwrap_or(line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_are_split_and_placed() {
+        let text = "# head\napiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\n---\n\napiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod, metadata: {name: b}}\n";
+        let documents = parse("x.yaml", text).expect("two objects");
+        let seen: Vec<_> = documents.iter().map(|d| (d.kind(), d.name(), d.place.as_str())).collect();
+        assert_eq!(seen, [("Namespace", "a", "x.yaml:2"), ("Pod", "b", "x.yaml:8 item 1")]);
+    }
+
+    #[test]
+    fn json_is_read_too() {
+        let documents = parse("x.json", "{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"a\"}}").expect("one object");
+        assert_eq!(documents[0].name(), "a");
+    }
+
+    #[test]
+    fn unquoted_yes_is_a_boolean_as_for_kubectl() {
+        let documents = parse("x", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {a: yes, b: 'yes'}\n").expect("one object");
+        assert_eq!(documents[0].object["data"], serde_json::json!({"a": true, "b": "yes"}));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_line() {
+        for (name, text, want) in [
+            ("no kind", "apiVersion: v1\nmetadata: {name: a}\n", "x.yaml:1: kind not set"),
+            ("no apiVersion", "---\nkind: Pod\nmetadata: {name: a}\n", "x.yaml:2: apiVersion not set"),
+            ("no name", "apiVersion: v1\nkind: Pod\nmetadata: {}\n", "x.yaml:1: Pod has no metadata.name"),
+            ("a scalar", "hello\n", "x.yaml:1: expected a Kubernetes object (a mapping), found a string"),
+            ("bad indentation", "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n bad: [\n", "x.yaml:5: malformed YAML"),
+            ("second document", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\na: [1\n", "x.yaml:"),
+            ("nothing", "# only this\n---\n", "x.yaml: no objects found"),
+        ] {
+            let error = parse("x.yaml", text).expect_err(name).to_string();
+            assert!(error.starts_with(want), "{name}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let error = read(Path::new("/does/not/exist.yaml")).expect_err("no such file").to_string();
+        assert_eq!(error, "cannot read /does/not/exist.yaml: No such file or directory (os error 2)");
+    }
+}

@@ -1,0 +1,164 @@
+//! The offline cluster with its scheduler, in this process: what `up` and `demo` have in common.
+
+use std::io::Write as _;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use cluster_stub::apiserver::authn::UserInfo;
+use cluster_stub::cluster::{Cluster, ClusterOptions, StartError};
+use cluster_stub::story::Story;
+use k8s_openapi::api::core::v1::Node;
+use scheduler_core::config::KubeSchedulerConfiguration;
+use scheduler_core::framework::Registry;
+
+use crate::live::{LiveError, LiveScheduler, Observer, Options};
+
+/// The user that the scheduler's requests come from; bootstrap roles are bound to it.
+const SCHEDULER_USER: &str = "system:kube-scheduler";
+
+/// What to start.
+pub(crate) struct OfflineOptions {
+    /// Nodes at the start.
+    pub(crate) nodes: Vec<Node>,
+    /// Address of the API server; port 0 takes a free one.
+    pub(crate) address: IpAddr,
+    /// Port of the API server.
+    pub(crate) port: u16,
+    /// Keeps the store here; `None` keeps it in memory.
+    pub(crate) data_dir: Option<PathBuf>,
+    /// Static tokens.
+    pub(crate) token_auth_file: Option<PathBuf>,
+    /// Configuration of the scheduler; `None` starts none.
+    pub(crate) scheduler: Option<KubeSchedulerConfiguration>,
+    /// Seed of the scheduler's draws.
+    pub(crate) seed: u64,
+    /// Who hears of the cluster's steps.
+    pub(crate) story: Story,
+    /// Who hears of the scheduler's attempts.
+    pub(crate) observer: Option<Observer>,
+}
+
+/// Why the cluster did not start.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OfflineError {
+    /// The API server, the store or a component.
+    #[error(transparent)]
+    Cluster(#[from] StartError),
+    /// The scheduler.
+    #[error(transparent)]
+    Scheduler(#[from] LiveError),
+    /// The kubeconfig cannot be written.
+    #[error("cannot write the kubeconfig {path}: {source}")]
+    Kubeconfig {
+        /// Its path.
+        path: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+}
+
+/// A running offline cluster.
+pub(crate) struct Offline {
+    /// API server, controllers, kubelets.
+    pub(crate) cluster: Cluster,
+    scheduler: Option<LiveScheduler>,
+}
+
+impl Offline {
+    /// Starts the API server, then everything else.
+    ///
+    /// # Errors
+    /// See [`OfflineError`].
+    pub(crate) async fn start(registry: &Registry, options: OfflineOptions) -> Result<Self, OfflineError> {
+        let cluster = Cluster::start(ClusterOptions {
+            data_dir: options.data_dir,
+            bind_address: options.address,
+            port: options.port,
+            nodes: options.nodes,
+            token_auth_file: options.token_auth_file,
+            story: options.story,
+            ..ClusterOptions::default()
+        })
+        .await?;
+        let scheduler = match options.scheduler {
+            None => None,
+            Some(configuration) => {
+                let live = Options {
+                    configuration,
+                    seed: options.seed,
+                    leader_election: None,
+                    metrics_address: None,
+                    observer: options.observer,
+                };
+                Some(LiveScheduler::start(cluster.client(UserInfo::authenticated(SCHEDULER_USER, [""; 0])), registry, live).await?)
+            }
+        };
+        Ok(Self { cluster, scheduler })
+    }
+
+    /// Waits until the scheduler fails; for ever without one.
+    pub(crate) async fn scheduler_ended(&mut self) -> LiveError {
+        match &mut self.scheduler {
+            Some(scheduler) => scheduler.ended().await.err().unwrap_or(LiveError::Ended),
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Ends the scheduler, then the cluster; what was acknowledged is kept where there is a data directory.
+    pub(crate) async fn shutdown(self) {
+        if let Some(scheduler) = self.scheduler {
+            scheduler.shutdown().await;
+        }
+        self.cluster.shutdown().await;
+    }
+}
+
+/// Writes `text` so that only its owner can read it.
+///
+/// # Errors
+/// The file or its directory cannot be written.
+pub(crate) fn write_private(path: &Path, text: &str) -> Result<(), OfflineError> {
+    let write = || {
+        let mut options = std::fs::OpenOptions::new();
+        options.write(true).create(true).truncate(true);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::OpenOptionsExt as _;
+            options.mode(0o600);
+        }
+        let mut file = options.open(path)?;
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            // The mode above counts only for a new file.
+            file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
+        }
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    };
+    write().map_err(|source| OfflineError::Kubeconfig { path: path.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(unix)]
+    fn a_private_file_is_private_even_if_it_was_not() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let path = dir.path().join("kubeconfig");
+        std::fs::write(&path, "old and longer").expect("the file can be written");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).expect("our own file");
+        write_private(&path, "new").expect("our own directory");
+        let mode = std::fs::metadata(&path).expect("it is there").permissions().mode();
+        assert_eq!((mode & 0o777, std::fs::read_to_string(&path).expect("it is text")), (0o600, "new".to_owned()));
+    }
+
+    #[test]
+    fn a_path_that_cannot_be_written_is_named() {
+        let error = write_private(Path::new("/no/such/dir/kubeconfig"), "x").expect_err("no such directory").to_string();
+        assert!(error.starts_with("cannot write the kubeconfig /no/such/dir/kubeconfig: "), "{error}");
+    }
+}

@@ -1,0 +1,162 @@
+//! What goes wrong is said clearly, with exit code 2 for bad input and 1 for everything else.
+
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use serde_json::{Value, json};
+
+use super::process::{Up, finish};
+
+fn check(name: &str, arguments: &[&str], code: i32, says: &[&str]) -> Result<()> {
+    let finished = finish(arguments)?;
+    ensure!(finished.code == code, "{name}: exit code {}, want {code}: {}", finished.code, finished.stderr);
+    for words in says {
+        ensure!(finished.stderr.contains(words), "{name}: {words:?} is not in: {}", finished.stderr);
+    }
+    ensure!(!finished.stderr.contains("panicked"), "{name}: {}", finished.stderr);
+    Ok(())
+}
+
+fn write(dir: &Path, name: &str, text: &str) -> Result<String> {
+    let path = dir.join(name);
+    std::fs::File::create(&path)?.write_all(text.as_bytes())?;
+    Ok(path.to_str().context("a temporary path is text")?.to_owned())
+}
+
+#[test]
+fn usage() -> Result<()> {
+    check("no command", &[], 2, &["Usage: plimsoll"])?;
+    check("an unknown command", &["fly"], 2, &["unrecognized subcommand 'fly'"])?;
+    check("an unknown flag", &["run", "--fast"], 2, &["--fast"])?;
+    check("a wrong quantity", &["up", "--cpu", "lots"], 2, &["--cpu", "expected a quantity"])?;
+    check("a wrong taint", &["up", "--taints", "a:Never"], 2, &["expected KEY[=VALUE]:EFFECT"])?;
+    check("a wrong node count", &["up", "--nodes", "many"], 2, &["--nodes many", "existing file of Node objects"])?;
+    check("a wrong address", &["run", "--metrics-bind-address", "here"], 2, &["--metrics-bind-address"])
+}
+
+#[test]
+fn manifests() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let file = |name: &str, text: &str| write(dir.path(), name, text);
+    let malformed = file("malformed.yaml", "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n bad: [\n")?;
+    check("malformed YAML", &["demo", "-f", &malformed], 2, &["malformed.yaml:5: malformed YAML"])?;
+    check("a missing file", &["demo", "-f", "/no/such.yaml"], 2, &["cannot read /no/such.yaml"])?;
+    let empty = file("empty.yaml", "# nothing\n")?;
+    check("an empty file", &["demo", "-f", &empty], 2, &["no objects found"])?;
+    let kind = file("kind.yaml", "apiVersion: apps/v1\nkind: Deploymint\nmetadata: {name: a}\n")?;
+    check("a wrong kind", &["demo", "-f", &kind], 2, &["kind.yaml:1", "no matches for kind \"Deploymint\" in version \"apps/v1\""])?;
+    let field = file(
+        "field.yaml",
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  container: []\n  containers: [{name: c, image: i}]\n",
+    )?;
+    check("an unknown field", &["demo", "-f", &field], 2, &["field.yaml:1", "unknown field \"spec.container\""])?;
+    let invalid = file("invalid.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: []}\n")?;
+    check("an invalid object", &["demo", "-f", &invalid], 2, &["invalid.yaml:1", "spec.containers: Required value"])?;
+    let nodes = file("nodes.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n")?;
+    check("a file of other things than nodes", &["up", "--nodes", &nodes], 2, &["found v1 Pod, expected v1 Node"])
+}
+
+#[test]
+fn kubeconfigs() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let file = |name: &str, text: &str| write(dir.path(), name, text);
+    check("a missing kubeconfig", &["run", "--kubeconfig", "/no/such"], 2, &["/no/such: No such file"])?;
+    let broken = file("broken", "clusters: [")?;
+    check("a broken kubeconfig", &["run", "--kubeconfig", &broken], 2, &["broken: not a kubeconfig"])?;
+    let empty = file("empty", "apiVersion: v1\nkind: Config\n")?;
+    check("an empty kubeconfig", &["run", "--kubeconfig", &empty], 2, &["current-context is not set"])?;
+    // A port that was free a moment ago and that nobody listens on.
+    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let unreachable = file("unreachable", &kubeconfig(&format!("https://127.0.0.1:{port}"), &json!({}), &json!({})))?;
+    check("an unreachable server", &["run", "--kubeconfig", &unreachable], 1, &["cannot reach the API server", &port.to_string()])
+}
+
+fn kubeconfig(server: &str, cluster: &Value, user: &Value) -> String {
+    let mut cluster = cluster.clone();
+    cluster["server"] = json!(server);
+    json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "x",
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": user}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+    })
+    .to_string()
+}
+
+/// `cluster` and `user` of a kubeconfig, as JSON.
+fn parts(up: &Up) -> Result<(Value, Value)> {
+    let text = std::fs::read_to_string(&up.kubeconfig)?;
+    let file = serde_json::to_value(kube::config::Kubeconfig::from_yaml(&text)?)?;
+    let user = kube::config::Kubeconfig::from_yaml(&text)?.auth_infos.remove(0).auth_info.context("a user")?;
+    // Secrets are not written by default, so the key is put back by hand.
+    let key = text.lines().find_map(|line| line.trim().strip_prefix("client-key-data: ")).context("a key")?.trim_matches('"');
+    let certificate = user.client_certificate_data.context("a certificate")?;
+    Ok((file["clusters"][0]["cluster"].clone(), json!({"client-certificate-data": certificate, "client-key-data": key})))
+}
+
+#[test]
+fn certificates_and_permissions() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let tokens = write(dir.path(), "tokens.csv", "tok-alice,alice,alice-uid,\"dev,ops\"\n")?;
+    let up = Up::start(&["--token-auth-file", &tokens])?;
+    let other = Up::start(&[])?;
+    let (cluster, user) = parts(&up)?;
+    let (other_cluster, _) = parts(&other)?;
+    let file = |name: &str, cluster: &Value, user: &Value| write(dir.path(), name, &kubeconfig(&up.server, cluster, user));
+
+    let wrong_ca = file("wrong-ca", &json!({"certificate-authority-data": other_cluster["certificate-authority-data"]}), &user)?;
+    check("a wrong CA", &["run", "--kubeconfig", &wrong_ca], 1, &["is not trusted", "wrong-ca"])?;
+
+    let expired = expired_certificate()?;
+    let expired = file("expired", &cluster, &json!({"client-certificate-data": expired.0, "client-key-data": expired.1}))?;
+    check("an expired certificate", &["run", "--kubeconfig", &expired], 1, &["client certificate", "expired at 2001"])?;
+
+    let stranger = file("stranger", &cluster, &json!({"token": "nobody's"}))?;
+    check("an unknown token", &["run", "--kubeconfig", &stranger], 1, &["does not accept the credentials", "stranger"])?;
+
+    let alice = file("alice", &cluster, &json!({"token": "tok-alice"}))?;
+    check("no permission", &["run", "--kubeconfig", &alice], 1, &["lacks permissions", "list pods", "create pods/binding"])
+}
+
+fn expired_certificate() -> Result<(String, String)> {
+    let mut params = rcgen::CertificateParams::new(Vec::new())?;
+    params.not_before = rcgen::date_time_ymd(2000, 1, 1);
+    params.not_after = rcgen::date_time_ymd(2001, 1, 1);
+    let key = rcgen::KeyPair::generate()?;
+    let certificate = params.self_signed(&key)?;
+    let encode = |text: String| base64::engine::general_purpose::STANDARD.encode(text);
+    Ok((encode(certificate.pem()), encode(key.serialize_pem())))
+}
+
+#[test]
+fn configurations() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
+    let file = |name: &str, text: &str| write(dir.path(), name, text);
+    let version = file("version.yaml", "apiVersion: kubescheduler.config.k8s.io/v1beta3\nkind: KubeSchedulerConfiguration\n")?;
+    check("an old version", &["run", "--config", &version], 2, &["version.yaml", "apiVersion", "kubescheduler.config.k8s.io/v1"])?;
+    let field = file("field.yaml", &format!("{head}profile: []\n"))?;
+    check("an unknown field", &["run", "--config", &field], 2, &["field.yaml", "profile"])?;
+    let range = file("range.yaml", &format!("{head}percentageOfNodesToScore: 101\n"))?;
+    check("a value out of range", &["run", "--config", &range], 2, &["percentageOfNodesToScore", "101"])?;
+    let plugin = file("plugin.yaml", &format!("{head}profiles:\n- plugins: {{filter: {{enabled: [{{name: NodeFitt}}]}}}}\n"))?;
+    check("an unknown plugin", &["up", "--scheduler-config", &plugin], 2, &["NodeFitt"])?;
+    check("a missing file", &["run", "--config", "/no/such.yaml"], 2, &["cannot read the configuration /no/such.yaml"])
+}
+
+#[test]
+fn places() -> Result<()> {
+    let taken = TcpListener::bind("127.0.0.1:0")?;
+    let port = taken.local_addr()?.port().to_string();
+    check("a port in use", &["up", "--port", &port], 1, &[&port, "in use"])?;
+    let dir = tempfile::tempdir()?;
+    let file = write(dir.path(), "file", "not a directory")?;
+    check("a data directory that is a file", &["up", "--data-dir", &file], 1, &[&file])?;
+    let below = format!("{file}/data");
+    check("a data directory that cannot be made", &["up", "--data-dir", &below], 1, &[&below])?;
+    check("a kubeconfig that cannot be written", &["up", "--kubeconfig-out", &below], 1, &["cannot write the kubeconfig", &below])?;
+    check("a missing token file", &["up", "--token-auth-file", "/no/such"], 2, &["/no/such"])
+}

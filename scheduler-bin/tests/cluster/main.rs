@@ -1,0 +1,10 @@
+//! The command as a whole: real processes, HTTPS, kube-rs and, where there is one, kubectl.
+
+mod bad_input;
+mod demo;
+mod durability;
+mod flow;
+mod kubectl;
+mod process;
+mod second_scheduler;
+mod transcripts;
