@@ -59,13 +59,14 @@ impl Cast {
         namespaces
     }
 
-    /// Whether a step is told. Of requests that components send, only the write is, since every one passes the same doors.
+    /// Whether a step is told. The learner's own requests are told door by door; of those that components send only the
+    /// write is, since every one passes the same doors. Whoever comes over the network is the learner.
     pub(crate) fn tells(&self, step: &Step) -> bool {
-        if ["Event", "Lease", "EndpointSlice", "Endpoints"].contains(&step.kind.as_str()) || !self.contains(&step.namespace, &step.name) {
-            return false;
+        if step.component == Component::ApiServer {
+            return step.user.as_deref().is_none_or(|user| user == self.learner);
         }
-        let by_learner = step.user.as_deref() == Some(self.learner.as_str());
-        by_learner || step.component != Component::ApiServer
+        let noise = ["Event", "Lease", "EndpointSlice", "Endpoints"].contains(&step.kind.as_str());
+        !noise && self.contains(&step.namespace, &step.name)
     }
 }
 
@@ -73,6 +74,7 @@ impl Cast {
 pub(crate) fn line(step: &Step, start: Instant) -> String {
     let ms = step.at.saturating_duration_since(start).as_secs_f64() * 1000.0;
     let object = format!("{} {}", step.kind, step.name);
+    let object = object.trim_end();
     let version = step.resource_version.as_deref().map_or_else(String::new, |version| format!(" rv={version}"));
     let head = format!("{ms:>7.1}  {:<21} {:<14} ", step.component.to_string(), step.stage);
     let room = WIDTH.saturating_sub(head.chars().count() + object.chars().count() + version.chars().count() + 3);
@@ -140,7 +142,8 @@ mod tests {
         assert!(told(Component::ApiServer, "Deployment", "default", "web", Some("kubernetes-admin")), "the learner's own request");
         assert!(told(Component::Store, "Pod", "default", "web-5d-abcde", Some("system:serviceaccount:x")), "what a controller stored");
         assert!(told(Component::Kubelet, "Pod", "default", "web-5d-abcde", None), "the kubelet's work");
-        assert!(!told(Component::ApiServer, "Pod", "default", "web-5d-abcde", Some("system:node:a")), "doors of another's request");
+        assert!(told(Component::ApiServer, "deployments", "default", "", None), "before the learner has a name");
+        assert!(!told(Component::ApiServer, "pods", "default", "web-5d-abcde", Some("system:node:a")), "doors of another's request");
         assert!(!told(Component::Store, "Pod", "default", "website", None), "another name");
         assert!(!told(Component::Store, "Pod", "other", "web", None), "another namespace");
         assert!(!told(Component::Store, "Event", "default", "web.123", None), "events come at the end");
