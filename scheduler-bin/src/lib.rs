@@ -12,13 +12,16 @@
 //! }
 //! ```
 
+mod choice;
 mod cli;
+mod columns;
 #[cfg(feature = "offline-cluster")]
 mod demo;
 pub mod live;
 pub mod manifest;
 #[cfg(feature = "offline-cluster")]
 mod offline;
+mod simulate;
 
 use std::process::ExitCode;
 

@@ -1,10 +1,14 @@
 //! The command line: which commands there are, exit codes, logging. One file per command; what a command does lives elsewhere.
 
+mod capacity;
 #[cfg(feature = "offline-cluster")]
 mod demo;
+mod explain;
 #[cfg(feature = "offline-cluster")]
 mod nodes;
 mod run;
+mod simulate;
+mod source;
 #[cfg(feature = "offline-cluster")]
 mod up;
 
@@ -43,6 +47,12 @@ enum Command {
     Up(up::Up),
     /// Schedule the pods of a live cluster, next to its own scheduler.
     Run(run::Run),
+    /// Say why a pod is where it is, or why it fits nowhere.
+    Explain(explain::Explain),
+    /// Count how many more of a pod fit, and say what limits them.
+    Capacity(capacity::Capacity),
+    /// Place workloads or a trace on nodes that need not exist.
+    Simulate(simulate::Simulate),
 }
 
 /// How a command writes its result.
@@ -130,6 +140,9 @@ fn execute(command: Command, registry: Registry) -> Result<(), Failure> {
             #[cfg(feature = "offline-cluster")]
             Command::Up(up) => up.execute(registry).await,
             Command::Run(run) => run.execute(registry).await,
+            Command::Explain(explain) => explain.execute(registry).await,
+            Command::Capacity(capacity) => capacity.execute(registry).await,
+            Command::Simulate(simulate) => simulate.execute(&registry),
         }
     });
     // Blocking tasks that nobody waits for any more must not keep the process.

@@ -1,7 +1,6 @@
 //! The story of one manifest: starts a cluster, applies, listens, and shows where the pods went and why.
 
 mod apply;
-mod choice;
 mod narration;
 mod readiness;
 mod report;
@@ -21,13 +20,13 @@ use scheduler_core::framework::{EffectKind, Registry};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::choice::Choice;
 use crate::cli::Failure;
 use crate::live::{Happened, Observer};
 use crate::manifest::Document;
 use crate::offline::{Offline, OfflineOptions};
 
 use apply::{Applied, Applier, ApplyError};
-use choice::Choice;
 use narration::Cast;
 use report::{Report, Writer};
 use table::Table;

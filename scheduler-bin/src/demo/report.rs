@@ -8,9 +8,9 @@ use k8s_openapi::api::core::v1::Node;
 use serde_json::{Value, json};
 
 use super::apply::Applied;
-use super::choice::Choice;
 use super::narration::{self, Cast};
 use super::table::Table;
+use crate::choice::Choice;
 use crate::cli::Failure;
 use crate::manifest::Document;
 

@@ -1,11 +1,11 @@
 //! Tables as the API server renders them, printed as `kubectl get` does. Knows no kinds: columns come from the server.
 
-use std::fmt::Write as _;
-
 use http::{Request, header};
 use kube::Client;
 use serde::Deserialize;
 use serde_json::Value;
+
+use crate::columns::align;
 
 const ACCEPT: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 
@@ -102,24 +102,6 @@ fn cell(value: &Value) -> String {
         Value::Null => "<none>".to_owned(),
         other => other.to_string(),
     }
-}
-
-/// Lines of cells with their columns aligned and three blanks between them; nothing behind the last cell.
-pub(crate) fn align(lines: &[Vec<String>]) -> String {
-    let n_columns = lines.iter().map(Vec::len).max().unwrap_or_default();
-    let widths: Vec<usize> = (0..n_columns)
-        .map(|column| lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max().unwrap_or_default())
-        .collect();
-    let mut text = String::new();
-    for line in lines {
-        let mut row = String::new();
-        for (cell, width) in line.iter().zip(&widths) {
-            let _ = write!(row, "{cell:<width$}   ");
-        }
-        text.push_str(row.trim_end());
-        text.push('\n');
-    }
-    text
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use scheduler_core::engine::{Attempt, DecisionRecord, NodeVerdict, Outcome};
 use serde_json::{Value, json};
 
-use super::table::align;
+use crate::columns::align;
 
 /// Most node columns of a score table; the best ones are shown.
 const MAX_COLUMNS: usize = 6;
@@ -21,8 +21,8 @@ pub(crate) struct Choice {
     uid: String,
     /// Where it goes, if anywhere.
     node: Option<String>,
-    /// Nodes that were looked at.
-    n_nodes: usize,
+    /// All nodes.
+    nodes: Vec<String>,
     /// Why nodes were filtered out.
     filtered: Vec<Filtered>,
     /// Weighted scores of the nodes that fit.
@@ -71,7 +71,7 @@ impl Choice {
     }
 
     fn take(&mut self, record: &DecisionRecord) {
-        self.n_nodes = record.nodes.len();
+        self.nodes = record.nodes.iter().map(ToString::to_string).collect();
         for (node, verdict) in record.nodes.iter().zip(&record.verdicts) {
             if let NodeVerdict::Rejected { plugin, reasons, .. } = verdict {
                 let reasons = reasons.iter().map(ToString::to_string).collect();
@@ -96,8 +96,8 @@ impl Choice {
 
     /// The attempt as steps of the story: stage and what was done.
     pub(crate) fn steps(&self) -> Vec<(&'static str, String)> {
-        let n_fit = self.n_nodes.saturating_sub(self.filtered.len());
-        let mut filter = format!("{n_fit} of {} nodes fit", self.n_nodes);
+        let n_fit = self.nodes.len().saturating_sub(self.filtered.len());
+        let mut filter = format!("{n_fit} of {} nodes fit", self.nodes.len());
         if !self.filtered.is_empty() {
             let _ = write!(filter, ": {}", self.rejections().join("; "));
         }
@@ -113,6 +113,25 @@ impl Choice {
             (None, None) => {}
         }
         steps
+    }
+
+    /// What keeps the pod off `node`, or how far behind the chosen node it is; `None` if there is no such node.
+    pub(crate) fn why_not(&self, node: &str) -> Option<String> {
+        if self.node.as_deref() == Some(node) {
+            return Some("it is the chosen node".to_owned());
+        }
+        if let Some(filtered) = self.filtered.iter().find(|filtered| filtered.node == node) {
+            let by = if filtered.plugin.is_empty() { "a node list cut before filtering" } else { &filtered.plugin };
+            return Some(format!("filtered out by {by}: {}", filtered.reasons.join(", ")));
+        }
+        let total = self.totals.iter().find(|(name, _)| name == node).map(|(_, total)| *total);
+        let best = self.totals.first().map(|(_, total)| *total);
+        match (total, best) {
+            (Some(total), Some(best)) if total == best => Some(format!("it fits and has the best score too, {total}; another one was drawn")),
+            (Some(total), Some(best)) => Some(format!("it fits, but scores {total}, {} less than the best", best - total)),
+            _ if self.nodes.iter().any(|name| name == node) => Some("it was not looked at".to_owned()),
+            _ => None,
+        }
     }
 
     fn tie(&self) -> String {
@@ -142,9 +161,9 @@ impl Choice {
 
     /// A paragraph and a table of scores.
     pub(crate) fn text(&self) -> String {
-        let n_fit = self.n_nodes.saturating_sub(self.filtered.len());
+        let n_fit = self.nodes.len().saturating_sub(self.filtered.len());
         let mut text = match &self.node {
-            Some(node) => format!("  {} → {node}{} ({n_fit} of {} nodes fit)\n", self.pod, self.tie(), self.n_nodes),
+            Some(node) => format!("  {} → {node}{} ({n_fit} of {} nodes fit)\n", self.pod, self.tie(), self.nodes.len()),
             None => format!("  {} → nowhere: {}\n", self.pod, self.message.as_deref().unwrap_or("no node fits")),
         };
         for rejection in self.rejections() {
@@ -185,7 +204,7 @@ impl Choice {
             "pod": self.pod,
             "uid": self.uid,
             "node": self.node,
-            "nodes": self.n_nodes,
+            "nodes": self.nodes.len(),
             "filtered": self.filtered.iter().map(|filtered| json!({
                 "node": filtered.node, "plugin": filtered.plugin, "reasons": filtered.reasons,
             })).collect::<Vec<_>>(),
@@ -213,7 +232,7 @@ mod tests {
             pod: "web".into(),
             uid: "u".into(),
             node: Some("b".into()),
-            n_nodes: 4,
+            nodes: ["a", "b", "c", "d"].map(str::to_owned).into(),
             filtered: vec![rejected("c"), rejected("d")],
             scores: vec![
                 PluginScores { plugin: "NodeResourcesFit".into(), weight: 1, nodes: vec![("a".into(), 80), ("b".into(), 93)] },
@@ -230,6 +249,19 @@ mod tests {
             choice().text(),
             "  web → b (2 of 4 nodes fit)\n    filtered out: c, d Insufficient cpu (NodeResourcesFit)\n    score by plugin       b    a\n    NodeResourcesFit ×1   93   80\n    total                 93   80\n"
         );
+    }
+
+    #[test]
+    fn why_not_another_node() {
+        let choice = choice();
+        for (node, want) in [
+            ("a", Some("it fits, but scores 80, 13 less than the best")),
+            ("b", Some("it is the chosen node")),
+            ("c", Some("filtered out by NodeResourcesFit: Insufficient cpu")),
+            ("z", None),
+        ] {
+            assert_eq!(choice.why_not(node).as_deref(), want, "{node}");
+        }
     }
 
     #[test]

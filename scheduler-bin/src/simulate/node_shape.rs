@@ -1,0 +1,62 @@
+//! Nodes of one shape, out of a word such as `5000x32cpu,128Gi`.
+
+use std::collections::BTreeMap;
+
+use scheduler_core::model::{Node, Quantity};
+use serde_json::json;
+
+/// Most nodes of one word.
+const MAX_NODES: usize = 1_000_000;
+
+/// `<number>x<cpu>cpu,<memory>[,<resource>=<amount>…]`; every node takes 110 pods unless `pods=` says otherwise.
+///
+/// # Errors
+/// The word has another form.
+pub(crate) fn nodes(shape: &str) -> Result<Vec<Node>, String> {
+    let expected = || format!("--nodes {shape}: expected an existing file, or a shape such as 5000x32cpu,128Gi");
+    let (number, rest) = shape.split_once('x').ok_or_else(expected)?;
+    let n_nodes = number.parse::<usize>().ok().filter(|&n_nodes| n_nodes <= MAX_NODES).ok_or_else(expected)?;
+    let mut amounts = BTreeMap::from([("pods".to_owned(), "110".to_owned())]);
+    for (index, part) in rest.split(',').enumerate() {
+        let (resource, amount) = match (index, part.split_once('=')) {
+            (0, None) => ("cpu", part.strip_suffix("cpu").ok_or_else(expected)?),
+            (1, None) => ("memory", part),
+            (_, Some((resource, amount))) => (resource, amount),
+            (_, None) => return Err(expected()),
+        };
+        Quantity::parse(amount).map_err(|_| expected())?;
+        amounts.insert(resource.to_owned(), amount.to_owned());
+    }
+    if !amounts.contains_key("cpu") || !amounts.contains_key("memory") {
+        return Err(expected());
+    }
+    (0..n_nodes)
+        .map(|index| {
+            let name = format!("node-{index}");
+            let object = json!({
+                "metadata": {"name": name, "uid": name, "labels": {"kubernetes.io/hostname": name}},
+                "status": {"capacity": amounts, "allocatable": amounts},
+            });
+            let node: k8s_openapi::api::core::v1::Node = serde_json::from_value(object).map_err(|error| error.to_string())?;
+            Node::try_from(&node).map_err(|error| error.to_string())
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shape_is_read() {
+        let nodes = nodes("3x500mcpu,1Gi,pods=5,nvidia.com/gpu=2").expect("a shape");
+        assert_eq!((nodes.len(), nodes[2].allocatable.milli_cpu, nodes[2].allocatable.memory), (3, 500, 1 << 30));
+    }
+
+    #[test]
+    fn other_words_are_refused() {
+        for shape in ["", "many", "3x", "3x4,1Gi", "3x4cpu", "3x4cpu,lots", "99999999x1cpu,1Gi", "-1x1cpu,1Gi"] {
+            assert!(nodes(shape).is_err(), "{shape}");
+        }
+    }
+}
