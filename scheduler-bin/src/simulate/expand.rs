@@ -71,8 +71,8 @@ mod tests {
         let template = "template: {spec: {containers: [{name: c}]}}";
         assert_eq!(names("{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: []}}"), ["default/a"]);
         assert_eq!(
-            names(&format!("{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: d, namespace: n}}, spec: {{replicas: 2, {template}}}}}")),
-            ["n/d-0", "n/d-1"]
+            names(&format!("{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: d, namespace: shop}}, spec: {{replicas: 2, {template}}}}}")),
+            ["shop/d-0", "shop/d-1"]
         );
         assert_eq!(names(&format!("{{apiVersion: apps/v1, kind: StatefulSet, metadata: {{name: s}}, spec: {{{template}}}}}")), ["default/s-0"]);
         assert_eq!(

@@ -10,4 +10,4 @@ mod world;
 
 pub(crate) use events::{Arrival, Result as SimulationResult, Run};
 pub(crate) use placement::Placement;
-pub(crate) use world::{World, WorldError};
+pub(crate) use world::World;
