@@ -1,5 +1,6 @@
 //! The command as a whole: real processes, HTTPS, kube-rs and, where there is one, kubectl.
 
+mod answers;
 mod bad_input;
 mod demo;
 mod durability;
