@@ -256,15 +256,48 @@ impl std::fmt::Display for Permission {
     }
 }
 
-/// What the scheduler cannot work without: it places no pod if one of these is missing.
-pub const REQUIRED: &[Permission] = &[
-    Permission { verb: "list", group: "", resource: "pods" },
-    Permission { verb: "watch", group: "", resource: "pods" },
-    Permission { verb: "list", group: "", resource: "nodes" },
-    Permission { verb: "watch", group: "", resource: "nodes" },
+/// What the scheduler cannot work without: it waits for the first list of every kind that it reads.
+pub const REQUIRED: &[Permission] = &permissions();
+
+/// Resources that are listed and watched.
+const READ: &[(&str, &str)] = &[
+    ("", "pods"),
+    ("", "nodes"),
+    ("", "namespaces"),
+    ("", "services"),
+    ("", "replicationcontrollers"),
+    ("", "persistentvolumes"),
+    ("", "persistentvolumeclaims"),
+    ("apps", "replicasets"),
+    ("apps", "statefulsets"),
+    ("policy", "poddisruptionbudgets"),
+    ("storage.k8s.io", "storageclasses"),
+    ("storage.k8s.io", "csinodes"),
+    ("storage.k8s.io", "csidrivers"),
+    ("storage.k8s.io", "csistoragecapacities"),
+];
+
+const WRITTEN: &[Permission] = &[
     Permission { verb: "create", group: "", resource: "pods/binding" },
     Permission { verb: "patch", group: "", resource: "pods/status" },
+    Permission { verb: "create", group: "events.k8s.io", resource: "events" },
 ];
+
+const fn permissions() -> [Permission; 2 * READ.len() + WRITTEN.len()] {
+    let mut all = [WRITTEN[0]; 2 * READ.len() + WRITTEN.len()];
+    let mut index = 0;
+    while index < READ.len() {
+        let (group, resource) = READ[index];
+        all[2 * index] = Permission { verb: "list", group, resource };
+        all[2 * index + 1] = Permission { verb: "watch", group, resource };
+        index += 1;
+    }
+    while index < READ.len() + WRITTEN.len() {
+        all[READ.len() + index] = WRITTEN[index - READ.len()];
+        index += 1;
+    }
+    all
+}
 
 /// Asks the server which of `permissions` the user lacks. A server that cannot answer the question counts as a yes.
 pub async fn missing_permissions(client: &Client, permissions: &'static [Permission]) -> Vec<Permission> {
@@ -338,7 +371,10 @@ mod tests {
 
     #[test]
     fn permissions_read_like_rules() {
-        assert_eq!(REQUIRED[4].to_string(), "create pods/binding");
-        assert_eq!(Permission { verb: "list", group: "apps", resource: "replicasets" }.to_string(), "list replicasets.apps");
+        let all: Vec<_> = REQUIRED.iter().map(ToString::to_string).collect();
+        for rule in ["list pods", "watch replicasets.apps", "create pods/binding", "patch pods/status", "create events.events.k8s.io"] {
+            assert_eq!(all.iter().filter(|known| *known == rule).count(), 1, "{rule}");
+        }
+        assert_eq!(all.len(), 2 * crate::live::informers::N_KINDS + 3);
     }
 }
