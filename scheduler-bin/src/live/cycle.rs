@@ -150,7 +150,7 @@ impl Cycle {
         let labels = AttemptLabels { result, profile: attempt.scheduler_name.to_string() };
         self.metrics.schedule_attempts.get_or_create(&labels).inc();
         self.metrics.attempt_duration.get_or_create(&labels).observe(duration.as_secs_f64());
-        let pending = self.scheduler.pending();
+        let pending = self.scheduler.queue().lengths();
         for (queue, n_pods) in [
             ("active", pending.active),
             ("backoff", pending.backoff),

@@ -120,7 +120,7 @@ impl LiveScheduler {
     /// The configuration cannot be built, or the address for metrics cannot be bound.
     pub async fn start(client: Client, registry: &Registry, options: Options) -> Result<Self, LiveError> {
         let scheduler =
-            Scheduler::new(&options.configuration, registry, EngineOptions { seed: options.seed, record_decisions: options.observer.is_some() })
+            Scheduler::new(&options.configuration, registry, EngineOptions { seed: options.seed, record_decisions: options.observer.is_some(), ..EngineOptions::default() })
                 .map_err(|error| LiveError::Configuration(error.to_string()))?;
         let n_threads = usize::try_from(options.configuration.parallelism).unwrap_or(1).min(std::thread::available_parallelism().map_or(1, usize::from));
         let pool = rayon::ThreadPoolBuilder::new()
