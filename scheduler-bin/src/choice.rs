@@ -127,8 +127,12 @@ impl Choice {
         let total = self.totals.iter().find(|(name, _)| name == node).map(|(_, total)| *total);
         let best = self.totals.first().map(|(_, total)| *total);
         match (total, best) {
-            (Some(total), Some(best)) if total == best => Some(format!("it fits and has the best score too, {total}; another one was drawn")),
-            (Some(total), Some(best)) => Some(format!("it fits, but scores {total}, {} less than the best", best - total)),
+            (Some(total), Some(best)) if total == best => {
+                Some(format!("it fits and has the best score too, {total}; another one was drawn"))
+            }
+            (Some(total), Some(best)) => {
+                Some(format!("it fits, but scores {total}, {} less than the best", best - total))
+            }
             _ if self.nodes.iter().any(|name| name == node) => Some("it was not looked at".to_owned()),
             _ => None,
         }
@@ -153,7 +157,9 @@ impl Choice {
         groups
             .into_iter()
             .map(|(why, nodes)| match nodes.as_slice() {
-                [first, second, third, rest @ ..] if !rest.is_empty() => format!("{first}, {second}, {third} and {} more {why}", rest.len()),
+                [first, second, third, rest @ ..] if !rest.is_empty() => {
+                    format!("{first}, {second}, {third} and {} more {why}", rest.len())
+                }
                 few => format!("{} {why}", few.join(", ")),
             })
             .collect()
@@ -163,7 +169,9 @@ impl Choice {
     pub(crate) fn text(&self) -> String {
         let n_fit = self.nodes.len().saturating_sub(self.filtered.len());
         let mut text = match &self.node {
-            Some(node) => format!("  {} → {node}{} ({n_fit} of {} nodes fit)\n", self.pod, self.tie(), self.nodes.len()),
+            Some(node) => {
+                format!("  {} → {node}{} ({n_fit} of {} nodes fit)\n", self.pod, self.tie(), self.nodes.len())
+            }
             None => format!("  {} → nowhere: {}\n", self.pod, self.message.as_deref().unwrap_or("no node fits")),
         };
         for rejection in self.rejections() {
@@ -182,13 +190,21 @@ impl Choice {
         let cells = |scores: &[(String, i64)]| -> Vec<String> {
             columns
                 .iter()
-                .map(|column| scores.iter().find(|(node, _)| node == column).map_or_else(String::new, |(_, score)| score.to_string()))
+                .map(|column| {
+                    scores
+                        .iter()
+                        .find(|(node, _)| node == column)
+                        .map_or_else(String::new, |(_, score)| score.to_string())
+                })
                 .collect()
         };
-        let mut lines = vec![[vec!["score by plugin".to_owned()], columns.iter().map(ToString::to_string).collect()].concat()];
+        let mut lines =
+            vec![[vec!["score by plugin".to_owned()], columns.iter().map(ToString::to_string).collect()].concat()];
         for plugin in &self.scores {
             // A plugin that gives every node the same decides nothing.
-            if plugin.nodes.iter().any(|(_, score)| *score != plugin.nodes[0].1) || plugin.nodes.iter().any(|(_, score)| *score != 0) {
+            if plugin.nodes.iter().any(|(_, score)| *score != plugin.nodes[0].1)
+                || plugin.nodes.iter().any(|(_, score)| *score != 0)
+            {
                 lines.push([vec![format!("{} ×{}", plugin.plugin, plugin.weight)], cells(&plugin.nodes)].concat());
             }
         }
@@ -198,7 +214,9 @@ impl Choice {
 
     /// The same as data.
     pub(crate) fn to_json(&self) -> Value {
-        let pairs = |pairs: &[(String, i64)]| -> Value { pairs.iter().map(|(node, score)| (node.clone(), json!(score))).collect::<serde_json::Map<_, _>>().into() };
+        let pairs = |pairs: &[(String, i64)]| -> Value {
+            pairs.iter().map(|(node, score)| (node.clone(), json!(score))).collect::<serde_json::Map<_, _>>().into()
+        };
         json!({
             "namespace": self.namespace,
             "pod": self.pod,
@@ -235,8 +253,16 @@ mod tests {
             nodes: ["a", "b", "c", "d"].map(str::to_owned).into(),
             filtered: vec![rejected("c"), rejected("d")],
             scores: vec![
-                PluginScores { plugin: "NodeResourcesFit".into(), weight: 1, nodes: vec![("a".into(), 80), ("b".into(), 93)] },
-                PluginScores { plugin: "NodeAffinity".into(), weight: 2, nodes: vec![("a".into(), 0), ("b".into(), 0)] },
+                PluginScores {
+                    plugin: "NodeResourcesFit".into(),
+                    weight: 1,
+                    nodes: vec![("a".into(), 80), ("b".into(), 93)],
+                },
+                PluginScores {
+                    plugin: "NodeAffinity".into(),
+                    weight: 2,
+                    nodes: vec![("a".into(), 0), ("b".into(), 0)],
+                },
             ],
             totals: vec![("b".into(), 93), ("a".into(), 80)],
             message: None,
@@ -267,7 +293,10 @@ mod tests {
     #[test]
     fn steps_are_short() {
         let steps: Vec<_> = choice().steps().into_iter().map(|(stage, what)| format!("{stage}: {what}")).collect();
-        assert_eq!(steps, ["filter: 2 of 4 nodes fit: c, d Insufficient cpu (NodeResourcesFit)", "score: b 93, a 80", "decide: b"]);
+        assert_eq!(
+            steps,
+            ["filter: 2 of 4 nodes fit: c, d Insufficient cpu (NodeResourcesFit)", "score: b 93, a 80", "decide: b"]
+        );
     }
 
     #[test]

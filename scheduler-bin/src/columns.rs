@@ -6,7 +6,9 @@ use std::fmt::Write as _;
 pub(crate) fn align(lines: &[Vec<String>]) -> String {
     let n_columns = lines.iter().map(Vec::len).max().unwrap_or_default();
     let widths: Vec<usize> = (0..n_columns)
-        .map(|column| lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max().unwrap_or_default())
+        .map(|column| {
+            lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max().unwrap_or_default()
+        })
         .collect();
     let mut text = String::new();
     for line in lines {
@@ -27,6 +29,9 @@ mod tests {
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
         let line = |cells: &[&str]| cells.iter().map(ToString::to_string).collect::<Vec<_>>();
-        assert_eq!(align(&[line(&["A", "B"]), line(&["long", "b"]), line(&["", "c"])]), "A      B\nlong   b\n       c\n");
+        assert_eq!(
+            align(&[line(&["A", "B"]), line(&["long", "b"]), line(&["", "c"])]),
+            "A      B\nlong   b\n       c\n"
+        );
     }
 }

@@ -103,10 +103,13 @@ pub fn parse(name: &str, text: &str) -> Result<Vec<Document>, ManifestError> {
             continue;
         }
         let object: Value = serde_saphyr::from_str(&body).map_err(|error| {
-            let line = error.location().map_or(first_line, |at| first_line + usize::try_from(at.line()).unwrap_or(1).max(1) - 1);
+            let line = error
+                .location()
+                .map_or(first_line, |at| first_line + usize::try_from(at.line()).unwrap_or(1).max(1) - 1);
             ManifestError::Document { place: format!("{name}:{line}"), problem: first_sentence(&error) }
         })?;
-        let start = first_line + body.lines().take_while(|line| line.trim().is_empty() || line.trim_start().starts_with('#')).count();
+        let start = first_line
+            + body.lines().take_while(|line| line.trim().is_empty() || line.trim_start().starts_with('#')).count();
         take(object, &format!("{name}:{start}"), &mut documents)?;
     }
     if documents.is_empty() {
@@ -192,13 +195,15 @@ mod tests {
 
     #[test]
     fn json_is_read_too() {
-        let documents = parse("x.json", "{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"a\"}}").expect("one object");
+        let documents = parse("x.json", "{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"a\"}}")
+            .expect("one object");
         assert_eq!(documents[0].name(), "a");
     }
 
     #[test]
     fn unquoted_yes_is_a_boolean_as_for_kubectl() {
-        let documents = parse("x", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {a: yes, b: 'yes'}\n").expect("one object");
+        let documents = parse("x", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {a: yes, b: 'yes'}\n")
+            .expect("one object");
         assert_eq!(documents[0].object["data"], serde_json::json!({"a": true, "b": "yes"}));
     }
 
@@ -209,7 +214,11 @@ mod tests {
             ("no apiVersion", "---\nkind: Pod\nmetadata: {name: a}\n", "x.yaml:2: apiVersion not set"),
             ("no name", "apiVersion: v1\nkind: Pod\nmetadata: {}\n", "x.yaml:1: Pod has no metadata.name"),
             ("a scalar", "hello\n", "x.yaml:1: expected a Kubernetes object (a mapping), found a string"),
-            ("bad indentation", "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n bad: [\n", "x.yaml:5: malformed YAML"),
+            (
+                "bad indentation",
+                "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n bad: [\n",
+                "x.yaml:5: malformed YAML",
+            ),
             ("second document", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\na: [1\n", "x.yaml:"),
             ("nothing", "# only this\n---\n", "x.yaml: no objects found"),
         ] {

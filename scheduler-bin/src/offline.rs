@@ -90,7 +90,14 @@ impl Offline {
                     metrics_address: None,
                     observer: options.observer,
                 };
-                Some(LiveScheduler::start(cluster.client(UserInfo::authenticated(SCHEDULER_USER, [""; 0])), registry, live).await?)
+                Some(
+                    LiveScheduler::start(
+                        cluster.client(UserInfo::authenticated(SCHEDULER_USER, [""; 0])),
+                        registry,
+                        live,
+                    )
+                    .await?,
+                )
             }
         };
         Ok(Self { cluster, scheduler })
@@ -158,7 +165,8 @@ mod tests {
 
     #[test]
     fn a_path_that_cannot_be_written_is_named() {
-        let error = write_private(Path::new("/no/such/dir/kubeconfig"), "x").expect_err("no such directory").to_string();
+        let error =
+            write_private(Path::new("/no/such/dir/kubeconfig"), "x").expect_err("no such directory").to_string();
         assert!(error.starts_with("cannot write the kubeconfig /no/such/dir/kubeconfig: "), "{error}");
     }
 }

@@ -51,7 +51,10 @@ impl Capacity {
             templates.take(&document).map_err(Failure::bad_input)?;
         }
         let Some(first) = templates.waiting.first() else {
-            return Err(Failure::bad_input(format_args!("{}: no pod and no workload with a pod template", self.filename.display())));
+            return Err(Failure::bad_input(format_args!(
+                "{}: no pod and no workload with a pod template",
+                self.filename.display()
+            )));
         };
         let name = self.config.is_none().then_some(&*first.scheduler_name);
         let configuration = run::configuration(self.config.as_deref(), name)?;
@@ -92,11 +95,17 @@ impl Capacity {
         Ok(self.write(n_placed, &per_node, limit.as_ref())?)
     }
 
-    fn write(&self, n_placed: usize, per_node: &BTreeMap<Arc<str>, usize>, limit: Option<&(String, String)>) -> io::Result<()> {
+    fn write(
+        &self,
+        n_placed: usize,
+        per_node: &BTreeMap<Arc<str>, usize>,
+        limit: Option<&(String, String)>,
+    ) -> io::Result<()> {
         let mut out = io::stdout().lock();
         match self.output {
             Output::Json => {
-                let nodes: serde_json::Map<_, _> = per_node.iter().map(|(node, n_pods)| (node.to_string(), json!(n_pods))).collect();
+                let nodes: serde_json::Map<_, _> =
+                    per_node.iter().map(|(node, n_pods)| (node.to_string(), json!(n_pods))).collect();
                 let document = json!({
                     "apiVersion": "plimsoll.io/v1alpha1", "kind": "CapacityReport", "pods": n_placed, "nodes": nodes,
                     "limitedBy": limit.map(|(pod, message)| json!({"pod": pod, "message": message})),

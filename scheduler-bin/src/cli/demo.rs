@@ -41,7 +41,12 @@ impl Demo {
     /// Tells the story.
     pub(crate) async fn execute(self, registry: Registry) -> Result<(), Failure> {
         let documents = self.documents()?;
-        let options = demo::Options { documents, nodes: self.nodes.to_nodes()?, timeout: self.timeout, json: self.output == Output::Json };
+        let options = demo::Options {
+            documents,
+            nodes: self.nodes.to_nodes()?,
+            timeout: self.timeout,
+            json: self.output == Output::Json,
+        };
         demo::tell(&registry, options).await
     }
 

@@ -51,7 +51,10 @@ impl Explain {
         let is_asked = |pod: &Arc<Pod>| *pod.name == *self.pod && *pod.namespace == *self.namespace;
         let bound = world.bound.iter().position(is_asked).map(|index| world.bound.remove(index));
         let Some(pod) = bound.or_else(|| world.waiting.iter().find(|pod| is_asked(pod)).cloned()) else {
-            return Err(Failure::bad_input(format_args!("no pod {} in namespace {}, or it has ended", self.pod, self.namespace)));
+            return Err(Failure::bad_input(format_args!(
+                "no pod {} in namespace {}, or it has ended",
+                self.pod, self.namespace
+            )));
         };
         let name = self.config.is_none().then_some(&*pod.scheduler_name);
         let configuration = run::configuration(self.config.as_deref(), name)?;
@@ -66,7 +69,11 @@ impl Explain {
         let choice = Choice::new(&attempt);
         let why_not = match &self.why_not {
             None => None,
-            Some(node) => Some(choice.why_not(node).ok_or_else(|| Failure::bad_input(format_args!("no node {node} in this cluster")))?),
+            Some(node) => Some(
+                choice
+                    .why_not(node)
+                    .ok_or_else(|| Failure::bad_input(format_args!("no node {node} in this cluster")))?,
+            ),
         };
         let mut out = io::stdout().lock();
         match self.output {
@@ -82,7 +89,12 @@ impl Explain {
                     writeln!(out, "Pod {} is on {node}. Placed now, as if it had no node:", self.pod)?;
                 }
                 if !pod.scheduling_gates.is_empty() {
-                    writeln!(out, "Pod {} is held back by scheduling gates: {}. Without them:", self.pod, pod.scheduling_gates.join(", "))?;
+                    writeln!(
+                        out,
+                        "Pod {} is held back by scheduling gates: {}. Without them:",
+                        self.pod,
+                        pod.scheduling_gates.join(", ")
+                    )?;
                 }
                 write!(out, "{}", choice.text())?;
                 if let Some(why_not) = why_not {

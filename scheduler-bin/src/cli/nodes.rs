@@ -47,7 +47,13 @@ pub(crate) struct NodeFlags {
     taints: Vec<Taint>,
 
     /// Zones; the nodes take turns.
-    #[arg(long, value_name = "ZONE", value_delimiter = ',', default_value = "zone-a,zone-b,zone-c", help_heading = "Nodes")]
+    #[arg(
+        long,
+        value_name = "ZONE",
+        value_delimiter = ',',
+        default_value = "zone-a,zone-b,zone-c",
+        help_heading = "Nodes"
+    )]
     zones: Vec<String>,
 }
 
@@ -79,7 +85,10 @@ impl NodeFlags {
         labels.extend(self.labels.iter().cloned());
         Node {
             metadata: ObjectMeta { name: Some(name), labels: Some(labels), ..ObjectMeta::default() },
-            spec: Some(NodeSpec { taints: (!self.taints.is_empty()).then(|| self.taints.clone()), ..NodeSpec::default() }),
+            spec: Some(NodeSpec {
+                taints: (!self.taints.is_empty()).then(|| self.taints.clone()),
+                ..NodeSpec::default()
+            }),
             status: Some(self.status()),
         }
     }
@@ -114,13 +123,18 @@ impl NodeFlags {
         for document in documents {
             if (document.api_version(), document.kind()) != ("v1", "Node") {
                 let (version, kind) = (document.api_version(), document.kind());
-                return Err(Failure::bad_input(format_args!("{}: found {version} {kind}, expected v1 Node", document.place)));
+                return Err(Failure::bad_input(format_args!(
+                    "{}: found {version} {kind}, expected v1 Node",
+                    document.place
+                )));
             }
             let mut node: Node = serde_json::from_value(document.object)
                 .map_err(|error| Failure::bad_input(format_args!("{}: not a valid Node: {error}", document.place)))?;
             let status = node.status.get_or_insert_with(|| self.status());
             match (&status.capacity, &status.allocatable) {
-                (None, None) => (status.capacity, status.allocatable) = (self.status().capacity, self.status().allocatable),
+                (None, None) => {
+                    (status.capacity, status.allocatable) = (self.status().capacity, self.status().allocatable)
+                }
                 (None, Some(allocatable)) => status.capacity = Some(allocatable.clone()),
                 (Some(capacity), None) => status.allocatable = Some(capacity.clone()),
                 (Some(_), Some(_)) => {}
@@ -186,7 +200,8 @@ mod tests {
     }
 
     fn nodes(arguments: &[&str]) -> Result<Vec<Node>, String> {
-        let only = Only::try_parse_from(std::iter::once(&"test").chain(arguments)).map_err(|error| error.to_string())?;
+        let only =
+            Only::try_parse_from(std::iter::once(&"test").chain(arguments)).map_err(|error| error.to_string())?;
         only.flags.to_nodes().map_err(|failure| failure.message)
     }
 
@@ -195,7 +210,12 @@ mod tests {
         let nodes = nodes(&[]).expect("defaults are valid");
         let seen: Vec<_> = nodes
             .iter()
-            .map(|node| (node.metadata.name.as_deref().unwrap_or_default(), node.metadata.labels.as_ref().map(|l| l[ZONE].as_str())))
+            .map(|node| {
+                (
+                    node.metadata.name.as_deref().unwrap_or_default(),
+                    node.metadata.labels.as_ref().map(|l| l[ZONE].as_str()),
+                )
+            })
             .collect();
         assert_eq!(seen, [("node-a", Some("zone-a")), ("node-b", Some("zone-b")), ("node-c", Some("zone-c"))]);
         let capacity = nodes[0].status.as_ref().and_then(|status| status.capacity.clone()).expect("capacity is set");
@@ -204,13 +224,21 @@ mod tests {
 
     #[test]
     fn shape_labels_taints_and_zones_are_taken() {
-        let nodes = nodes(&["--nodes=2", "--cpu=500m", "--resources=a/gpu=2", "--labels=x=y,z=", "--taints=k=v:NoSchedule,o:NoExecute", "--zones=one"])
-            .expect("valid flags");
+        let nodes = nodes(&[
+            "--nodes=2",
+            "--cpu=500m",
+            "--resources=a/gpu=2",
+            "--labels=x=y,z=",
+            "--taints=k=v:NoSchedule,o:NoExecute",
+            "--zones=one",
+        ])
+        .expect("valid flags");
         let labels = nodes[1].metadata.labels.as_ref().expect("labels are set");
         assert_eq!((labels["x"].as_str(), labels["z"].as_str(), labels[ZONE].as_str()), ("y", "", "one"));
         let taints = nodes[1].spec.as_ref().and_then(|spec| spec.taints.as_ref()).expect("taints are set");
         assert_eq!((taints[0].key.as_str(), taints[1].value.as_deref()), ("k", None));
-        let capacity = nodes[1].status.as_ref().and_then(|status| status.allocatable.as_ref()).expect("allocatable is set");
+        let capacity =
+            nodes[1].status.as_ref().and_then(|status| status.allocatable.as_ref()).expect("allocatable is set");
         assert_eq!((&*capacity["cpu"].0, &*capacity["a/gpu"].0), ("500m", "2"));
     }
 

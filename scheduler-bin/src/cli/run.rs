@@ -57,7 +57,8 @@ impl Run {
             let path = &configuration.client_connection.kubeconfig;
             (!path.is_empty()).then(|| PathBuf::from(path))
         });
-        let terminated = termination().map_err(|error| Failure::failed(format_args!("cannot wait for signals: {error}")))?;
+        let terminated =
+            termination().map_err(|error| Failure::failed(format_args!("cannot wait for signals: {error}")))?;
 
         let connection = connect(kubeconfig.as_deref())
             .await
@@ -79,10 +80,11 @@ impl Run {
             metrics_address: self.metrics_bind_address,
             observer: None,
         };
-        let mut scheduler = LiveScheduler::start(connection.client, &registry, options).await.map_err(|error| match error {
-            LiveError::Configuration(_) => Failure::bad_input(error),
-            other => Failure::failed(other),
-        })?;
+        let mut scheduler =
+            LiveScheduler::start(connection.client, &registry, options).await.map_err(|error| match error {
+                LiveError::Configuration(_) => Failure::bad_input(error),
+                other => Failure::failed(other),
+            })?;
         tracing::info!("serving {} on {}", names.join(", "), connection.server);
         tokio::select! {
             () = terminated => {
@@ -127,14 +129,18 @@ fn to_election(configuration: &LeaderElectionConfiguration) -> LeaderElection {
 ///
 /// # Errors
 /// The file cannot be read or is invalid; a name was given for several profiles.
-pub(crate) fn configuration(path: Option<&Path>, scheduler_name: Option<&str>) -> Result<KubeSchedulerConfiguration, Failure> {
+pub(crate) fn configuration(
+    path: Option<&Path>,
+    scheduler_name: Option<&str>,
+) -> Result<KubeSchedulerConfiguration, Failure> {
     let mut configuration = match path {
         None => KubeSchedulerConfiguration::default(),
         Some(path) => {
             let file = path.display();
             let text = std::fs::read_to_string(path)
                 .map_err(|error| Failure::bad_input(format_args!("cannot read the configuration {file}: {error}")))?;
-            KubeSchedulerConfiguration::from_text(&text).map_err(|error| Failure::bad_input(format_args!("{file}: {error}")))?
+            KubeSchedulerConfiguration::from_text(&text)
+                .map_err(|error| Failure::bad_input(format_args!("{file}: {error}")))?
         }
     };
     let name = scheduler_name.or_else(|| path.is_none().then_some(DEFAULT_NAME));
@@ -160,8 +166,11 @@ mod tests {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let path = text.map(|text| {
             let path = dir.path().join("config.yaml");
-            std::fs::write(&path, format!("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n{text}"))
-                .expect("the file can be written");
+            std::fs::write(
+                &path,
+                format!("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n{text}"),
+            )
+            .expect("the file can be written");
             path
         });
         configuration(path.as_deref(), name)
@@ -173,9 +182,18 @@ mod tests {
     fn the_name_that_is_served() {
         assert_eq!(names(None, None).as_deref(), Ok(&["plimsoll".to_owned()][..]), "neither file nor name");
         assert_eq!(names(None, Some("a")).as_deref(), Ok(&["a".to_owned()][..]), "a name");
-        assert_eq!(names(Some(""), None).as_deref(), Ok(&["default-scheduler".to_owned()][..]), "a file without profiles");
-        assert_eq!(names(Some("profiles: [{schedulerName: b}]"), Some("a")).as_deref(), Ok(&["a".to_owned()][..]), "both");
-        let error = names(Some("profiles: [{schedulerName: b}, {schedulerName: c}]"), Some("a")).expect_err("two profiles");
+        assert_eq!(
+            names(Some(""), None).as_deref(),
+            Ok(&["default-scheduler".to_owned()][..]),
+            "a file without profiles"
+        );
+        assert_eq!(
+            names(Some("profiles: [{schedulerName: b}]"), Some("a")).as_deref(),
+            Ok(&["a".to_owned()][..]),
+            "both"
+        );
+        let error =
+            names(Some("profiles: [{schedulerName: b}, {schedulerName: c}]"), Some("a")).expect_err("two profiles");
         assert!(error.contains("this one has 2"), "{error}");
     }
 

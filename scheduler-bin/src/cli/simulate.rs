@@ -69,13 +69,21 @@ impl Simulate {
     /// Runs and writes the result to standard output.
     pub(crate) fn execute(self, registry: &Registry) -> Result<(), Failure> {
         let (world, arrivals) = self.input()?;
-        let nodes: Vec<Arc<Node>> = world.objects.iter().filter_map(|object| if let Object::Node(node) = object { Some(Arc::clone(node)) } else { None }).collect();
+        let nodes: Vec<Arc<Node>> = world
+            .objects
+            .iter()
+            .filter_map(|object| if let Object::Node(node) = object { Some(Arc::clone(node)) } else { None })
+            .collect();
         if nodes.is_empty() {
             return Err(Failure::bad_input("no nodes: expected --nodes, or Node objects in --from or --filename"));
         }
-        let name = arrivals.first().map_or_else(|| "default-scheduler".to_owned(), |arrival| arrival.pod.scheduler_name.to_string());
+        let name = arrivals
+            .first()
+            .map_or_else(|| "default-scheduler".to_owned(), |arrival| arrival.pod.scheduler_name.to_string());
         let configuration = run::configuration(self.config.as_deref(), self.config.is_none().then_some(name.as_str()))?;
-        let pool = rayon::ThreadPoolBuilder::new().build().map_err(|error| Failure::failed(format_args!("cannot start threads: {error}")))?;
+        let pool = rayon::ThreadPoolBuilder::new()
+            .build()
+            .map_err(|error| Failure::failed(format_args!("cannot start threads: {error}")))?;
         let scheduler = self.scheduler(&world, &configuration, registry)?;
         let n_pods = arrivals.len();
         let result = Run::new(scheduler, &pool).play(arrivals, !self.arrivals_only);
@@ -99,7 +107,9 @@ impl Simulate {
                 let nodes = World::from_files(&[PathBuf::from(path)]).map_err(Failure::bad_input)?;
                 world.objects.extend(nodes.objects);
             }
-            Some(shape) => world.objects.extend(node_shape::nodes(shape).map_err(Failure::bad_input)?.into_iter().map(Object::from)),
+            Some(shape) => world
+                .objects
+                .extend(node_shape::nodes(shape).map_err(Failure::bad_input)?.into_iter().map(Object::from)),
         }
         let arrivals = std::mem::take(&mut world.waiting)
             .into_iter()
@@ -108,7 +118,12 @@ impl Simulate {
         Ok((world, arrivals))
     }
 
-    fn scheduler(&self, world: &World, configuration: &KubeSchedulerConfiguration, registry: &Registry) -> Result<Scheduler, Failure> {
+    fn scheduler(
+        &self,
+        world: &World,
+        configuration: &KubeSchedulerConfiguration,
+        registry: &Registry,
+    ) -> Result<Scheduler, Failure> {
         let options = Options { seed: self.seed, ..Options::default() };
         let mut scheduler = Scheduler::new(configuration, registry, options).map_err(Failure::bad_input)?;
         for object in &world.objects {
@@ -128,7 +143,13 @@ impl Simulate {
             return out.flush();
         }
         let summary = &report["summary"];
-        writeln!(out, "{n_pods} pods on {} nodes: {} placed, {} not.", nodes.len(), summary["podsScheduled"], summary["podsUnschedulable"])?;
+        writeln!(
+            out,
+            "{n_pods} pods on {} nodes: {} placed, {} not.",
+            nodes.len(),
+            summary["podsScheduled"],
+            summary["podsUnschedulable"]
+        )?;
         for (resource, use_of) in summary["utilisation"].as_object().into_iter().flatten() {
             writeln!(out, "  {resource:<8} {:>5.1}% requested", use_of.as_f64().unwrap_or_default() * 100.0)?;
         }
@@ -151,8 +172,14 @@ fn report(seed: u64, nodes: &[Arc<Node>], world: &World, n_pods: usize, result: 
     let sum = |amounts: &mut dyn Iterator<Item = i64>| amounts.fold(0_i64, i64::saturating_add);
     let on_nodes = || world.bound.iter().chain(result.bound.iter().map(|(pod, _, _)| pod));
     let share = |used: i64, whole: i64| if whole > 0 { used as f64 / whole as f64 } else { 0.0 };
-    let cpu = share(sum(&mut on_nodes().map(|pod| pod.resources.requests.milli_cpu)), sum(&mut nodes.iter().map(|node| node.allocatable.milli_cpu)));
-    let memory = share(sum(&mut on_nodes().map(|pod| pod.resources.requests.memory)), sum(&mut nodes.iter().map(|node| node.allocatable.memory)));
+    let cpu = share(
+        sum(&mut on_nodes().map(|pod| pod.resources.requests.milli_cpu)),
+        sum(&mut nodes.iter().map(|node| node.allocatable.milli_cpu)),
+    );
+    let memory = share(
+        sum(&mut on_nodes().map(|pod| pod.resources.requests.memory)),
+        sum(&mut nodes.iter().map(|node| node.allocatable.memory)),
+    );
     json!({
         "apiVersion": "plimsoll.io/v1alpha1",
         "kind": "SimulationReport",

@@ -62,7 +62,8 @@ impl Up {
     /// Starts the cluster, says where it is, and waits for the end.
     pub(crate) async fn execute(self, registry: Registry) -> Result<(), Failure> {
         let start = Instant::now();
-        let terminated = termination().map_err(|error| Failure::failed(format_args!("cannot wait for signals: {error}")))?;
+        let terminated =
+            termination().map_err(|error| Failure::failed(format_args!("cannot wait for signals: {error}")))?;
         if let Some(file) = &self.token_auth_file
             && !file.is_file()
         {
@@ -87,7 +88,8 @@ impl Up {
 
         let kubeconfig = Kubeconfig::place(self.kubeconfig_out.as_deref(), self.data_dir.as_deref())?;
         let result = write_private(&kubeconfig.path, &offline.cluster.kubeconfig()).map_err(Failure::failed);
-        let result = result.and_then(|()| self.announce(&offline, &kubeconfig.path, &node_names, start).map_err(Failure::from));
+        let result =
+            result.and_then(|()| self.announce(&offline, &kubeconfig.path, &node_names, start).map_err(Failure::from));
         let result = match result {
             Ok(()) => tokio::select! {
                 () = terminated => Ok(()),

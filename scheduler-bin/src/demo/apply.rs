@@ -12,8 +12,7 @@ use crate::manifest::Document;
 
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 const FIELD_MANAGER: &str = "kubectl-client-side-apply";
-const AGGREGATED: &str =
-    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
 
 /// What became of an applied object, in kubectl's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +92,9 @@ impl ApplyError {
         match self {
             Self::Discovery { .. } => false,
             Self::UnknownKind { .. } | Self::GenerateName { .. } | Self::Address { .. } => true,
-            Self::Refused { source, .. } => matches!(source, kube::Error::Api(status) if (400..500).contains(&status.code)),
+            Self::Refused { source, .. } => {
+                matches!(source, kube::Error::Api(status) if (400..500).contains(&status.code))
+            }
         }
     }
 }
@@ -155,8 +156,8 @@ impl Applier {
             Err(kube::Error::Api(status)) if status.code == 404 => {
                 let modified = with_last_applied(&object);
                 let uri = format!("{collection}?fieldManager={FIELD_MANAGER}&fieldValidation=Strict");
-                let create =
-                    request(Method::POST, &uri, Some("application/json"), modified.to_string().into_bytes()).map_err(address)?;
+                let create = request(Method::POST, &uri, Some("application/json"), modified.to_string().into_bytes())
+                    .map_err(address)?;
                 let object = self.client.request::<Value>(create).await.map_err(refused("create"))?;
                 return Ok(Applied { object, display, path: item, outcome: Outcome::Created });
             }
@@ -175,7 +176,12 @@ impl Applier {
     }
 }
 
-fn request(method: Method, uri: &str, content_type: Option<&str>, body: Vec<u8>) -> Result<Request<Vec<u8>>, http::Error> {
+fn request(
+    method: Method,
+    uri: &str,
+    content_type: Option<&str>,
+    body: Vec<u8>,
+) -> Result<Request<Vec<u8>>, http::Error> {
     let mut builder = Request::builder().method(method).uri(uri).header(header::ACCEPT, "application/json");
     if let Some(content_type) = content_type {
         builder = builder.header(header::CONTENT_TYPE, content_type);
@@ -197,7 +203,11 @@ impl Resource {
     }
 
     fn display(&self, name: &str) -> String {
-        if self.group.is_empty() { format!("{}/{name}", self.singular) } else { format!("{}.{}/{name}", self.singular, self.group) }
+        if self.group.is_empty() {
+            format!("{}/{name}", self.singular)
+        } else {
+            format!("{}.{}/{name}", self.singular, self.group)
+        }
     }
 }
 
@@ -356,7 +366,8 @@ mod tests {
 
     #[test]
     fn the_annotation_is_the_object_as_go_encodes_it() {
-        let object = json!({"kind": "A", "apiVersion": "v1", "metadata": {"name": "a"}, "spec": {"x": "<&>", "gone": null}});
+        let object =
+            json!({"kind": "A", "apiVersion": "v1", "metadata": {"name": "a"}, "spec": {"x": "<&>", "gone": null}});
         let modified = with_last_applied(&object);
         assert_eq!(
             modified["metadata"]["annotations"][LAST_APPLIED],
@@ -367,7 +378,9 @@ mod tests {
 
     #[test]
     fn three_way_patch_sets_changes_and_removes_what_was_dropped() {
-        let first = with_last_applied(&json!({"metadata": {"name": "a", "labels": {"old": "1", "keep": "1"}}, "spec": {"n": 1}}));
+        let first = with_last_applied(
+            &json!({"metadata": {"name": "a", "labels": {"old": "1", "keep": "1"}}, "spec": {"n": 1}}),
+        );
         let mut current = first.clone();
         current["metadata"]["labels"]["theirs"] = json!("1");
         current["spec"]["defaulted"] = json!(true);

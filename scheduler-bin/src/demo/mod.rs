@@ -131,7 +131,11 @@ async fn act(
     let namespaces = cast.namespaces();
     let fetch = |resource| {
         let (client, namespaces) = (&client, &namespaces);
-        async move { Table::fetch(client, resource, namespaces).await.map_err(|error| Failure::failed(crate::live::failure::describe(&error))) }
+        async move {
+            Table::fetch(client, resource, namespaces)
+                .await
+                .map_err(|error| Failure::failed(crate::live::failure::describe(&error)))
+        }
     };
     let (mut pods, mut events) = (fetch("pods").await?, fetch("events").await?);
     pods.retain(|pod| cast.contains_object(pod));
@@ -171,7 +175,13 @@ fn observe(story: Story, choices: Arc<Mutex<Vec<Choice>>>) -> Observer {
     })
 }
 
-fn scheduler_step(stage: &'static str, what: String, namespace: &str, pod: &str, resource_version: Option<String>) -> Step {
+fn scheduler_step(
+    stage: &'static str,
+    what: String,
+    namespace: &str,
+    pod: &str,
+    resource_version: Option<String>,
+) -> Step {
     Step {
         at: Instant::now(),
         component: Component::Scheduler,
@@ -186,7 +196,9 @@ fn scheduler_step(stage: &'static str, what: String, namespace: &str, pod: &str,
 }
 
 async fn learner(kubeconfig: &str) -> Result<Client, Failure> {
-    let wrong = |error: kube::config::KubeconfigError| Failure::failed(format_args!("the cluster's own kubeconfig is wrong: {error}"));
+    let wrong = |error: kube::config::KubeconfigError| {
+        Failure::failed(format_args!("the cluster's own kubeconfig is wrong: {error}"))
+    };
     let file = Kubeconfig::from_yaml(kubeconfig).map_err(wrong)?;
     let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(wrong)?;
     Client::try_from(config).map_err(|error| Failure::failed(crate::live::failure::describe(&error)))
@@ -196,12 +208,20 @@ async fn wait_for_nodes(client: &Client, n_nodes: usize) -> Result<(), Failure> 
     let deadline = Instant::now() + NODES_DEADLINE;
     loop {
         let nodes = readiness::refresh(client, "/api/v1/nodes").await;
-        let n_ready = nodes.iter().flat_map(|list| list["items"].as_array()).flatten().filter(|node| readiness::is_ready_node(node)).count();
+        let n_ready = nodes
+            .iter()
+            .flat_map(|list| list["items"].as_array())
+            .flatten()
+            .filter(|node| readiness::is_ready_node(node))
+            .count();
         if n_ready >= n_nodes {
             return Ok(());
         }
         if Instant::now() > deadline {
-            return Err(Failure::failed(format_args!("{n_ready} of {n_nodes} nodes became Ready within {} s", NODES_DEADLINE.as_secs())));
+            return Err(Failure::failed(format_args!(
+                "{n_ready} of {n_nodes} nodes became Ready within {} s",
+                NODES_DEADLINE.as_secs()
+            )));
         }
         tokio::time::sleep(LOOK).await;
     }
@@ -239,7 +259,12 @@ async fn apply_all(applier: &Applier, documents: &[Document]) -> Result<Vec<Appl
 }
 
 /// Waits until everything that was applied runs; returns how long that took.
-async fn wait_until_running(client: &Client, applied: &[Applied], cast: &Cast, timeout: Duration) -> Result<Duration, Failure> {
+async fn wait_until_running(
+    client: &Client,
+    applied: &[Applied],
+    cast: &Cast,
+    timeout: Duration,
+) -> Result<Duration, Failure> {
     let start = Instant::now();
     let mut hopeless_since: Option<Instant> = None;
     loop {
@@ -247,7 +272,8 @@ async fn wait_until_running(client: &Client, applied: &[Applied], cast: &Cast, t
         for object in applied {
             // An object that cannot be read just now is looked at again.
             let state = readiness::refresh(client, &object.path).await.unwrap_or(Value::Null);
-            let problem = if state.is_null() { Some("cannot be read".to_owned()) } else { readiness::waits_for(&state) };
+            let problem =
+                if state.is_null() { Some("cannot be read".to_owned()) } else { readiness::waits_for(&state) };
             if let Some(problem) = problem {
                 waiting.push((object.display.clone(), readiness::replica_failure(&state).unwrap_or(problem)));
             }
@@ -304,7 +330,9 @@ async fn settle(client: &Client, cast: &Cast) {
         let pods = pods_of(client, cast).await;
         let Ok(events) = Table::fetch(client, "events", &cast.namespaces()).await else { return };
         let started = |pod: &Value| {
-            events.objects().any(|event| event["reason"] == "Started" && event["involvedObject"]["uid"] == pod["metadata"]["uid"])
+            events
+                .objects()
+                .any(|event| event["reason"] == "Started" && event["involvedObject"]["uid"] == pod["metadata"]["uid"])
         };
         if pods.iter().all(started) {
             return;

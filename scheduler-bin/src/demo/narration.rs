@@ -117,7 +117,8 @@ mod tests {
     use crate::manifest;
 
     fn cast() -> Cast {
-        let documents = manifest::parse("x", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}}").expect("one object");
+        let documents =
+            manifest::parse("x", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}}").expect("one object");
         Cast::new(&documents, "kubernetes-admin")
     }
 
@@ -139,11 +140,20 @@ mod tests {
     fn only_the_learners_objects_are_told() {
         let cast = cast();
         let told = |component, kind, namespace, name, user| cast.tells(&step(component, kind, namespace, name, user));
-        assert!(told(Component::ApiServer, "Deployment", "default", "web", Some("kubernetes-admin")), "the learner's own request");
-        assert!(told(Component::Store, "Pod", "default", "web-5d-abcde", Some("system:serviceaccount:x")), "what a controller stored");
+        assert!(
+            told(Component::ApiServer, "Deployment", "default", "web", Some("kubernetes-admin")),
+            "the learner's own request"
+        );
+        assert!(
+            told(Component::Store, "Pod", "default", "web-5d-abcde", Some("system:serviceaccount:x")),
+            "what a controller stored"
+        );
         assert!(told(Component::Kubelet, "Pod", "default", "web-5d-abcde", None), "the kubelet's work");
         assert!(told(Component::ApiServer, "deployments", "default", "", None), "before the learner has a name");
-        assert!(!told(Component::ApiServer, "pods", "default", "web-5d-abcde", Some("system:node:a")), "doors of another's request");
+        assert!(
+            !told(Component::ApiServer, "pods", "default", "web-5d-abcde", Some("system:node:a")),
+            "doors of another's request"
+        );
         assert!(!told(Component::Store, "Pod", "default", "website", None), "another name");
         assert!(!told(Component::Store, "Pod", "other", "web", None), "another namespace");
         assert!(!told(Component::Store, "Event", "default", "web.123", None), "events come at the end");
@@ -153,7 +163,8 @@ mod tests {
     #[test]
     fn a_line_is_never_wider_than_the_page() {
         let start = Instant::now();
-        let mut step = step(Component::Controller("deployment-controller"), "ReplicaSet", "default", "web-6b9d7c", None);
+        let mut step =
+            step(Component::Controller("deployment-controller"), "ReplicaSet", "default", "web-6b9d7c", None);
         let short = line(&step, start);
         assert!(short.ends_with("created · ReplicaSet web-6b9d7c rv=7"), "{short}");
         step.what = "x".repeat(300);

@@ -54,7 +54,11 @@ pub(crate) fn pod_problem(pod: &Value) -> Option<String> {
         if let Some(reason) = waiting["reason"].as_str()
             && !["ContainerCreating", "PodInitializing"].contains(&reason)
         {
-            return Some(format!("container {}: {reason}: {}", container["name"].as_str().unwrap_or_default(), waiting["message"].as_str().unwrap_or_default()));
+            return Some(format!(
+                "container {}: {reason}: {}",
+                container["name"].as_str().unwrap_or_default(),
+                waiting["message"].as_str().unwrap_or_default()
+            ));
         }
     }
     Some(format!("phase {}", pod["status"]["phase"].as_str().unwrap_or("Pending")))
@@ -62,13 +66,18 @@ pub(crate) fn pod_problem(pod: &Value) -> Option<String> {
 
 /// Whether a node takes pods.
 pub(crate) fn is_ready_node(node: &Value) -> bool {
-    let tainted = node["spec"]["taints"].as_array().into_iter().flatten().any(|taint| taint["key"] == "node.kubernetes.io/not-ready");
+    let tainted = node["spec"]["taints"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .any(|taint| taint["key"] == "node.kubernetes.io/not-ready");
     !tainted && condition(node, "Ready").is_some_and(|ready| ready["status"] == "True")
 }
 
 /// Whether the scheduler said that the pod fits nowhere.
 pub(crate) fn is_unschedulable(pod: &Value) -> bool {
-    condition(pod, "PodScheduled").is_some_and(|condition| condition["status"] == "False" && condition["reason"] == "Unschedulable")
+    condition(pod, "PodScheduled")
+        .is_some_and(|condition| condition["status"] == "False" && condition["reason"] == "Unschedulable")
 }
 
 /// Why a workload cannot even make its pods, if it says so.

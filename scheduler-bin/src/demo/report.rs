@@ -50,7 +50,8 @@ impl Writer {
             return Ok(());
         }
         let mut out = io::stdout().lock();
-        let objects: Vec<_> = documents.iter().map(|document| format!("{} {}", document.kind(), document.name())).collect();
+        let objects: Vec<_> =
+            documents.iter().map(|document| format!("{} {}", document.kind(), document.name())).collect();
         writeln!(out, "Offline cluster at {server} with {} nodes; applying {}.\n", nodes.len(), objects.join(", "))?;
         writeln!(out, "{}", narration::head())
     }
@@ -78,7 +79,11 @@ impl Writer {
         for choice in report.told_choices(cast) {
             writeln!(out, "{}", choice.text())?;
         }
-        writeln!(out, "Events, as kubectl get events --sort-by=.metadata.creationTimestamp\n{}", report.events.text(false, many))?;
+        writeln!(
+            out,
+            "Events, as kubectl get events --sort-by=.metadata.creationTimestamp\n{}",
+            report.events.text(false, many)
+        )?;
         if let Some(after) = report.running_after {
             let n_pods = report.pods.objects().count();
             writeln!(out, "All {n_pods} pods run, {} ms after apply.", after.as_millis())?;
@@ -90,7 +95,8 @@ impl Writer {
 impl Report {
     /// The last attempt of each of the learner's pods.
     fn told_choices<'a>(&'a self, cast: &'a Cast) -> impl Iterator<Item = &'a Choice> {
-        let is_last = |index: usize, choice: &Choice| !self.choices[index + 1..].iter().any(|later| later.is_same_pod(choice));
+        let is_last =
+            |index: usize, choice: &Choice| !self.choices[index + 1..].iter().any(|later| later.is_same_pod(choice));
         self.choices
             .iter()
             .enumerate()

@@ -63,7 +63,8 @@ impl Table {
     pub(crate) fn sort_by_creation(&mut self) {
         self.rows.sort_by_cached_key(|row| {
             let metadata = &row.object["metadata"];
-            let version = metadata["resourceVersion"].as_str().and_then(|text| text.parse::<u64>().ok()).unwrap_or_default();
+            let version =
+                metadata["resourceVersion"].as_str().and_then(|text| text.parse::<u64>().ok()).unwrap_or_default();
             (metadata["creationTimestamp"].as_str().unwrap_or_default().to_owned(), version)
         });
     }
@@ -79,13 +80,15 @@ impl Table {
             .filter(|&index| wide || self.column_definitions[index].priority == 0)
             .collect();
         let mut lines = Vec::with_capacity(self.rows.len() + 1);
-        let mut head: Vec<String> = shown.iter().map(|&index| self.column_definitions[index].name.to_uppercase()).collect();
+        let mut head: Vec<String> =
+            shown.iter().map(|&index| self.column_definitions[index].name.to_uppercase()).collect();
         if namespaced {
             head.insert(0, "NAMESPACE".to_owned());
         }
         lines.push(head);
         for row in &self.rows {
-            let mut cells: Vec<String> = shown.iter().map(|&index| row.cells.get(index).map_or_else(String::new, cell)).collect();
+            let mut cells: Vec<String> =
+                shown.iter().map(|&index| row.cells.get(index).map_or_else(String::new, cell)).collect();
             if namespaced {
                 cells.insert(0, row.object["metadata"]["namespace"].as_str().unwrap_or_default().to_owned());
             }

@@ -16,7 +16,9 @@ impl KnownConditions {
     pub(crate) fn observe(&self, pod: &Pod) {
         let Some(uid) = pod.metadata.uid.as_deref() else { return };
         let conditions = pod.status.iter().filter_map(|status| status.conditions.as_ref()).flatten();
-        let is_false = conditions.filter(|condition| condition.type_ == "PodScheduled").any(|condition| condition.status == "False");
+        let is_false = conditions
+            .filter(|condition| condition.type_ == "PodScheduled")
+            .any(|condition| condition.status == "False");
         self.note(uid, is_false);
     }
 
@@ -50,7 +52,8 @@ mod tests {
     fn the_last_word_counts() {
         let known = KnownConditions::default();
         let pod = |conditions: Value| -> Pod {
-            serde_json::from_value(json!({"metadata": {"uid": "u"}, "status": {"conditions": conditions}})).expect("a pod")
+            serde_json::from_value(json!({"metadata": {"uid": "u"}, "status": {"conditions": conditions}}))
+                .expect("a pod")
         };
         known.observe(&pod(json!([{"type": "PodScheduled", "status": "False"}])));
         assert!(known.is_false("u"));

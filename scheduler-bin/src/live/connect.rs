@@ -30,7 +30,9 @@ pub struct Connection {
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// No kubeconfig was given or found.
-    #[error("no kubeconfig: expected --kubeconfig FILE, the variable KUBECONFIG, ~/.kube/config, or a pod with a service account")]
+    #[error(
+        "no kubeconfig: expected --kubeconfig FILE, the variable KUBECONFIG, ~/.kube/config, or a pod with a service account"
+    )]
     NoKubeconfig,
     /// The kubeconfig is missing, malformed or incomplete.
     #[error("{origin}: {problem}")]
@@ -57,7 +59,9 @@ pub enum ConnectError {
         problem: String,
     },
     /// The server's certificate was not signed by the expected CA, or is for another name.
-    #[error("the certificate of {server} is not trusted: {problem}; expected one signed by the certificate-authority of {origin}")]
+    #[error(
+        "the certificate of {server} is not trusted: {problem}; expected one signed by the certificate-authority of {origin}"
+    )]
     Untrusted {
         /// URL.
         server: String,
@@ -130,7 +134,8 @@ async fn load(kubeconfig: Option<&Path>) -> Result<(Config, String), ConnectErro
             Err(error) => Err(ConnectError::Kubeconfig { origin, problem: error.to_string() }),
         };
     }
-    let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".kube/config")).filter(|path| path.exists());
+    let home =
+        std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".kube/config")).filter(|path| path.exists());
     match home {
         Some(path) => read(&path).await,
         None => Err(ConnectError::NoKubeconfig),
@@ -153,10 +158,18 @@ fn explain(error: &KubeconfigError) -> String {
             let text = source.without_snippet().to_string();
             format!("not a kubeconfig: {}", text.lines().next().unwrap_or_default())
         }
-        KubeconfigError::CurrentContextNotSet => "current-context is not set, expected the name of one of its contexts".to_owned(),
-        KubeconfigError::LoadContext(name) => format!("current-context is {name:?}, but contexts has no entry of that name"),
-        KubeconfigError::LoadClusterOfContext(name) => format!("the context's cluster is {name:?}, but clusters has no entry of that name"),
-        KubeconfigError::MissingClusterUrl => "the cluster has no server, expected a URL such as https://HOST:6443".to_owned(),
+        KubeconfigError::CurrentContextNotSet => {
+            "current-context is not set, expected the name of one of its contexts".to_owned()
+        }
+        KubeconfigError::LoadContext(name) => {
+            format!("current-context is {name:?}, but contexts has no entry of that name")
+        }
+        KubeconfigError::LoadClusterOfContext(name) => {
+            format!("the context's cluster is {name:?}, but clusters has no entry of that name")
+        }
+        KubeconfigError::MissingClusterUrl => {
+            "the cluster has no server, expected a URL such as https://HOST:6443".to_owned()
+        }
         other => other.to_string(),
     }
 }
@@ -214,7 +227,14 @@ async fn probe(connection: &Connection) -> Result<(), ConnectError> {
             ConnectError::NotAnApiServer { server, problem }
         }
         // The other side's alert is about our certificate, the verifier's own words are about theirs.
-        _ if says(&["alert: CertificateExpired", "alert: BadCertificate", "alert: CertificateUnknown", "alert: UnknownCA", "alert: CertificateRequired"]) => {
+        _ if says(&[
+            "alert: CertificateExpired",
+            "alert: BadCertificate",
+            "alert: CertificateUnknown",
+            "alert: UnknownCA",
+            "alert: CertificateRequired",
+        ]) =>
+        {
             ConnectError::Unauthorized { server, origin, problem }
         }
         _ if says(&["certificate expired", "not valid yet", "NotValidYet", "Expired"]) => {
@@ -304,7 +324,8 @@ pub async fn missing_permissions(client: &Client, permissions: &'static [Permiss
     let ask = |permission: &'static Permission| {
         let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
         async move {
-            let (resource, subresource) = permission.resource.split_once('/').map_or((permission.resource, None), |(r, s)| (r, Some(s)));
+            let (resource, subresource) =
+                permission.resource.split_once('/').map_or((permission.resource, None), |(r, s)| (r, Some(s)));
             let review = SelfSubjectAccessReview {
                 spec: SelfSubjectAccessReviewSpec {
                     resource_attributes: Some(ResourceAttributes {
@@ -346,7 +367,11 @@ mod tests {
         for (name, text, want) in [
             ("not yaml", "a: [", "FILE: not a kubeconfig: "),
             ("no context", "apiVersion: v1\nkind: Config\n", "FILE: current-context is not set"),
-            ("dangling context", "current-context: x\ncontexts: []\n", "FILE: current-context is \"x\", but contexts has no entry"),
+            (
+                "dangling context",
+                "current-context: x\ncontexts: []\n",
+                "FILE: current-context is \"x\", but contexts has no entry",
+            ),
             (
                 "dangling cluster",
                 "current-context: x\ncontexts: [{name: x, context: {cluster: c, user: u}}]\n",
@@ -372,7 +397,13 @@ mod tests {
     #[test]
     fn permissions_read_like_rules() {
         let all: Vec<_> = REQUIRED.iter().map(ToString::to_string).collect();
-        for rule in ["list pods", "watch replicasets.apps", "create pods/binding", "patch pods/status", "create events.events.k8s.io"] {
+        for rule in [
+            "list pods",
+            "watch replicasets.apps",
+            "create pods/binding",
+            "patch pods/status",
+            "create events.events.k8s.io",
+        ] {
             assert_eq!(all.iter().filter(|known| *known == rule).count(), 1, "{rule}");
         }
         assert_eq!(all.len(), 2 * crate::live::informers::N_KINDS + 3);

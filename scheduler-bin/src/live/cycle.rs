@@ -112,7 +112,8 @@ impl Cycle {
     fn work(&mut self, state: &mut State) -> bool {
         self.scheduler.tick(now());
         let started = Instant::now();
-        let attempt = if state.in_flight < MAX_IN_FLIGHT { self.scheduler.schedule_one(now(), &self.pool) } else { None };
+        let attempt =
+            if state.in_flight < MAX_IN_FLIGHT { self.scheduler.schedule_one(now(), &self.pool) } else { None };
         if let Some(attempt) = &attempt {
             self.count(attempt, started.elapsed());
             if let Some(observer) = &self.observer {
@@ -157,7 +158,10 @@ impl Cycle {
             ("unschedulable", pending.unschedulable),
             ("gated", pending.gated),
         ] {
-            self.metrics.pending_pods.get_or_create(&QueueLabel { queue }).set(i64::try_from(n_pods).unwrap_or(i64::MAX));
+            self.metrics
+                .pending_pods
+                .get_or_create(&QueueLabel { queue })
+                .set(i64::try_from(n_pods).unwrap_or(i64::MAX));
         }
     }
 

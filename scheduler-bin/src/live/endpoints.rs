@@ -74,7 +74,8 @@ pub(crate) async fn serve(
                     let response = answer(request.uri().path(), &health, &metrics);
                     async move { Ok::<_, Infallible>(response) }
                 });
-                let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+                let connection =
+                    hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
                 tokio::select! {
                     () = stop.cancelled() => {}
                     // A client that goes away in the middle of an answer is its own affair.

@@ -23,7 +23,8 @@ pub(crate) fn verdict(error: &kube::Error) -> Verdict {
             404 => Verdict::NotFound,
             409 => Verdict::Conflict,
             408 | 429 | 500..=599 => {
-                let after = status.details.as_ref().map(|details| details.retry_after_seconds).filter(|&seconds| seconds > 0);
+                let after =
+                    status.details.as_ref().map(|details| details.retry_after_seconds).filter(|&seconds| seconds > 0);
                 Verdict::TryAgain(after.map(|seconds| Duration::from_secs(seconds.into())))
             }
             _ => Verdict::Final,

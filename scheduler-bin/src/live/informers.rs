@@ -11,8 +11,8 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass};
-use kube::runtime::watcher::{self, Event};
 use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Resource};
 use rustc_hash::{FxHashMap, FxHashSet};
 use scheduler_core::model::{self, Object};
@@ -131,9 +131,9 @@ fn follow<K>(
 
 fn describe(error: &watcher::Error) -> String {
     match error {
-        watcher::Error::InitialListFailed(source) | watcher::Error::WatchStartFailed(source) | watcher::Error::WatchFailed(source) => {
-            failure::describe(source)
-        }
+        watcher::Error::InitialListFailed(source)
+        | watcher::Error::WatchStartFailed(source)
+        | watcher::Error::WatchFailed(source) => failure::describe(source),
         watcher::Error::WatchError(status) => status.message.clone(),
         watcher::Error::NoResourceVersion => "the list has no resourceVersion".to_owned(),
     }
@@ -151,7 +151,12 @@ struct Store {
 }
 
 impl Store {
-    fn take<K: Resource>(&mut self, name: &str, event: Event<K>, convert: impl Fn(&K) -> Result<Object, String>) -> Vec<Observation> {
+    fn take<K: Resource>(
+        &mut self,
+        name: &str,
+        event: Event<K>,
+        convert: impl Fn(&K) -> Result<Object, String>,
+    ) -> Vec<Observation> {
         match event {
             Event::Init => {
                 self.unseen = Some(self.objects.keys().cloned().collect());
@@ -169,7 +174,12 @@ impl Store {
         }
     }
 
-    fn apply<K: Resource>(&mut self, name: &str, object: &K, convert: impl Fn(&K) -> Result<Object, String>) -> Vec<Observation> {
+    fn apply<K: Resource>(
+        &mut self,
+        name: &str,
+        object: &K,
+        convert: impl Fn(&K) -> Result<Object, String>,
+    ) -> Vec<Observation> {
         let key = key(object);
         if let Some(unseen) = &mut self.unseen {
             unseen.remove(&key);
@@ -200,7 +210,10 @@ mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
     fn node(name: &str, uid: &str) -> Node {
-        Node { metadata: ObjectMeta { name: Some(name.into()), uid: Some(uid.into()), ..ObjectMeta::default() }, ..Node::default() }
+        Node {
+            metadata: ObjectMeta { name: Some(name.into()), uid: Some(uid.into()), ..ObjectMeta::default() },
+            ..Node::default()
+        }
     }
 
     fn told(store: &mut Store, event: Event<Node>) -> Vec<String> {

@@ -80,7 +80,8 @@ fn supersede(waiting: &mut VecDeque<Arc<Effect>>, by: &Effect) -> Vec<Arc<Effect
     if !matches!(by.kind, EffectKind::Bind { .. }) {
         return Vec::new();
     }
-    let (overtaken, kept) = waiting.drain(..).partition(|effect| matches!(effect.kind, EffectKind::PatchPodStatus { .. }));
+    let (overtaken, kept) =
+        waiting.drain(..).partition(|effect| matches!(effect.kind, EffectKind::PatchPodStatus { .. }));
     *waiting = kept;
     Vec::from_iter::<VecDeque<_>>(overtaken)
 }
@@ -136,7 +137,8 @@ mod tests {
     fn a_binding_replaces_the_patches_that_wait() {
         let mut waiting: VecDeque<_> = [effect(1, "a", false), effect(2, "a", false)].map(Arc::new).into();
         assert!(supersede(&mut waiting, &effect(3, "a", false)).is_empty(), "a patch does not");
-        let overtaken: Vec<_> = supersede(&mut waiting, &effect(3, "a", true)).iter().map(|effect| effect.id.0).collect();
+        let overtaken: Vec<_> =
+            supersede(&mut waiting, &effect(3, "a", true)).iter().map(|effect| effect.id.0).collect();
         assert_eq!((overtaken.as_slice(), waiting.len()), (&[1, 2][..], 0));
     }
 }

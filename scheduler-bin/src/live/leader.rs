@@ -131,7 +131,8 @@ impl Elector {
     fn is_free(&self, now: Instant) -> bool {
         let Some((spec, since)) = &self.observed else { return true };
         let holder = spec.holder_identity.as_deref().unwrap_or_default();
-        let duration = Duration::from_secs(u64::try_from(spec.lease_duration_seconds.unwrap_or_default()).unwrap_or_default());
+        let duration =
+            Duration::from_secs(u64::try_from(spec.lease_duration_seconds.unwrap_or_default()).unwrap_or_default());
         holder.is_empty() || holder == self.identity || now.duration_since(*since) > duration
     }
 
@@ -172,7 +173,12 @@ impl Elector {
             ..LeaseSpec::default()
         });
         if let Err(error) = self.leases.replace(&self.config.name, &PostParams::default(), &lease).await {
-            tracing::warn!("cannot release lease {}/{}: {}", self.config.namespace, self.config.name, failure::describe(&error));
+            tracing::warn!(
+                "cannot release lease {}/{}: {}",
+                self.config.namespace,
+                self.config.name,
+                failure::describe(&error)
+            );
         }
     }
 }

@@ -48,23 +48,36 @@ pub(crate) struct Metrics {
 impl Default for Metrics {
     fn default() -> Self {
         let schedule_attempts = Family::<AttemptLabels, Counter>::default();
-        let attempt_duration: Histograms = Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.001, 2.0, 15)));
+        let attempt_duration: Histograms =
+            Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.001, 2.0, 15)));
         let pending_pods = Family::<QueueLabel, Gauge>::default();
         let pod_attempts = Histogram::new(exponential_buckets(1.0, 2.0, 5));
         let preemption_victims = Histogram::new(exponential_buckets(1.0, 2.0, 7));
         let preemption_attempts = Counter::default();
 
         let mut registry = Registry::with_prefix("scheduler");
-        registry.register("schedule_attempts", "Number of attempts to schedule pods, by the result", schedule_attempts.clone());
+        registry.register(
+            "schedule_attempts",
+            "Number of attempts to schedule pods, by the result",
+            schedule_attempts.clone(),
+        );
         registry.register(
             "scheduling_attempt_duration_seconds",
             "Scheduling attempt latency in seconds (scheduling algorithm + binding)",
             attempt_duration.clone(),
         );
         registry.register("pending_pods", "Number of pending pods, by the queue type", pending_pods.clone());
-        registry.register("pod_scheduling_attempts", "Number of attempts to successfully schedule a pod", pod_attempts.clone());
+        registry.register(
+            "pod_scheduling_attempts",
+            "Number of attempts to successfully schedule a pod",
+            pod_attempts.clone(),
+        );
         registry.register("preemption_victims", "Number of selected preemption victims", preemption_victims.clone());
-        registry.register("preemption_attempts", "Total preemption attempts in the cluster till now", preemption_attempts.clone());
+        registry.register(
+            "preemption_attempts",
+            "Total preemption attempts in the cluster till now",
+            preemption_attempts.clone(),
+        );
         Self {
             schedule_attempts,
             attempt_duration,

@@ -119,10 +119,19 @@ impl LiveScheduler {
     /// # Errors
     /// The configuration cannot be built, or the address for metrics cannot be bound.
     pub async fn start(client: Client, registry: &Registry, options: Options) -> Result<Self, LiveError> {
-        let scheduler =
-            Scheduler::new(&options.configuration, registry, EngineOptions { seed: options.seed, record_decisions: options.observer.is_some(), ..EngineOptions::default() })
-                .map_err(|error| LiveError::Configuration(error.to_string()))?;
-        let n_threads = usize::try_from(options.configuration.parallelism).unwrap_or(1).min(std::thread::available_parallelism().map_or(1, usize::from));
+        let scheduler = Scheduler::new(
+            &options.configuration,
+            registry,
+            EngineOptions {
+                seed: options.seed,
+                record_decisions: options.observer.is_some(),
+                ..EngineOptions::default()
+            },
+        )
+        .map_err(|error| LiveError::Configuration(error.to_string()))?;
+        let n_threads = usize::try_from(options.configuration.parallelism)
+            .unwrap_or(1)
+            .min(std::thread::available_parallelism().map_or(1, usize::from));
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(n_threads)
             .thread_name(|index| format!("filter-{index}"))
@@ -142,14 +151,8 @@ impl LiveScheduler {
         let (inputs, receiver) = std::sync::mpsc::channel();
         let (effects, effect_receiver) = mpsc::unbounded_channel();
         let (ended, has_ended) = oneshot::channel();
-        let cycle = Cycle {
-            scheduler,
-            pool,
-            effects,
-            observer: options.observer.clone(),
-            metrics,
-            health: health.clone(),
-        };
+        let cycle =
+            Cycle { scheduler, pool, effects, observer: options.observer.clone(), metrics, health: health.clone() };
         std::thread::Builder::new()
             .name("cycle".to_owned())
             .spawn(move || {
@@ -159,7 +162,8 @@ impl LiveScheduler {
             })
             .map_err(|error| LiveError::Threads(error.to_string()))?;
 
-        let run = Run { client, inputs, effect_receiver, has_ended, observer: options.observer, health, stop: stop.clone() };
+        let run =
+            Run { client, inputs, effect_receiver, has_ended, observer: options.observer, health, stop: stop.clone() };
         let task = tokio::spawn(run.supervise(options.leader_election));
         Ok(Self { stop, task, metrics_address })
     }

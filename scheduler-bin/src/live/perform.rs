@@ -95,7 +95,10 @@ impl Performer {
             if matches!(failure::verdict(&error), Verdict::TryAgain(_) | Verdict::Conflict) {
                 match timed(pods.get(&pod.name)).await {
                     Ok(found) if found.metadata.uid.as_deref() != Some(&*pod.uid) => {
-                        return Err(EffectError { message: format!("pod {pod} was deleted and made again"), not_found: true });
+                        return Err(EffectError {
+                            message: format!("pod {pod} was deleted and made again"),
+                            not_found: true,
+                        });
                     }
                     Ok(found) => match found.spec.and_then(|spec| spec.node_name).filter(|name| !name.is_empty()) {
                         Some(bound) if bound == node => return Ok(()),
@@ -113,7 +116,8 @@ impl Performer {
     fn status_patch(&self, pod: &ObjectRef, condition: Option<&PodCondition>, nominated: &NominatedNode) -> Value {
         let mut status = json!({});
         if let Some(condition) = condition {
-            let unchanged = condition.condition_type == "PodScheduled" && !condition.status && self.conditions.is_false(&pod.uid);
+            let unchanged =
+                condition.condition_type == "PodScheduled" && !condition.status && self.conditions.is_false(&pod.uid);
             status["conditions"] = json!([to_api(condition, (!unchanged).then(Timestamp::now))]);
         }
         match nominated {
@@ -151,7 +155,9 @@ impl Performer {
             match timed(pods.delete(&victim.name, &params)).await {
                 Ok(_) => return Ok(()),
                 // Another pod has the name now: the victim is gone.
-                Err(error) if matches!(failure::verdict(&error), Verdict::NotFound | Verdict::Conflict) => return Ok(()),
+                Err(error) if matches!(failure::verdict(&error), Verdict::NotFound | Verdict::Conflict) => {
+                    return Ok(());
+                }
                 Err(error) => tries.again(&error).await?,
             }
         }
@@ -171,7 +177,9 @@ impl Performer {
                         } },
                     });
                     let volumes: Api<PersistentVolume> = Api::all(self.client.clone());
-                    timed(volumes.patch(&volume.name, &PatchParams::default(), &Patch::Strategic(patch))).await.map(drop)
+                    timed(volumes.patch(&volume.name, &PatchParams::default(), &Patch::Strategic(patch)))
+                        .await
+                        .map(drop)
                 }
                 None => {
                     let patch = json!({

@@ -153,7 +153,11 @@ impl Series {
         let limit = now - FINISH;
         let mut ended = Vec::new();
         self.seen.retain(|_, event| {
-            let last = event.series.as_ref().map(|series| series.last_observed_time.0).or(event.event_time.as_ref().map(|time| time.0));
+            let last = event
+                .series
+                .as_ref()
+                .map(|series| series.last_observed_time.0)
+                .or(event.event_time.as_ref().map(|time| time.0));
             let over = last.is_none_or(|last| last < limit);
             if over && event.series.is_some() {
                 ended.push(Arc::clone(event));
@@ -250,12 +254,20 @@ mod tests {
         let mut series = Series::default();
         let mut writes = vec![series.add(happening("1", 1), "host")];
         writes.extend((2..=9).map(|second| series.add(happening("2", second), "host")));
-        let written: Vec<_> = writes.into_iter().flatten().map(|event| (event.metadata.name.clone(), event.series.as_ref().map(|s| s.count))).collect();
+        let written: Vec<_> = writes
+            .into_iter()
+            .flatten()
+            .map(|event| (event.metadata.name.clone(), event.series.as_ref().map(|s| s.count)))
+            .collect();
         let second = Some("p.77359400".to_owned());
         assert_eq!(written, [(Some("p.3b9aca00".to_owned()), None), (second.clone(), None), (second, Some(2))]);
         let limit = Timestamp::from_second(9 + 361).expect("a small number of seconds");
         let ended = series.finish(limit);
-        assert_eq!(ended.iter().map(|e| e.series.as_ref().map(|s| s.count)).collect::<Vec<_>>(), [Some(8)], "the final count is written once");
+        assert_eq!(
+            ended.iter().map(|e| e.series.as_ref().map(|s| s.count)).collect::<Vec<_>>(),
+            [Some(8)],
+            "the final count is written once"
+        );
         assert!(series.seen.is_empty());
     }
 
@@ -264,7 +276,11 @@ mod tests {
         let event = new_event(happening("1", 1), "host");
         assert_eq!(event.reporting_instance.as_deref(), Some("default-scheduler-host"));
         assert_eq!(event.action.as_deref(), Some("Scheduling"));
-        assert!(event.event_time.is_some() && event.deprecated_count.is_none() && event.deprecated_first_timestamp.is_none());
+        assert!(
+            event.event_time.is_some()
+                && event.deprecated_count.is_none()
+                && event.deprecated_first_timestamp.is_none()
+        );
         assert!(event.deprecated_source.is_none());
     }
 }

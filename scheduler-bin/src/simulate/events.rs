@@ -80,7 +80,8 @@ impl<'a> Run<'a> {
             let clock = Instant::now();
             self.scheduler.handle(Change::Applied(Object::Pod(Arc::clone(&arrival.pod))), self.now);
             let uid = Arc::clone(&arrival.pod.uid);
-            self.waiting.insert(Arc::clone(&uid), Waiting { pod: arrival.pod, since: self.now, message: String::new() });
+            self.waiting
+                .insert(Arc::clone(&uid), Waiting { pod: arrival.pod, since: self.now, message: String::new() });
             if let Some(leaves) = arrival.leaves_at_seconds.filter(|_| departures) {
                 self.departures.push(Reverse((Timestamp::from_secs(leaves), order, uid)));
             }

@@ -63,7 +63,11 @@ mod tests {
     fn names(text: &str) -> Vec<String> {
         let documents = manifest::parse("x", text).expect("a manifest");
         let pods = documents.iter().flat_map(|document| pods_of(document).expect("valid")).collect::<Vec<_>>();
-        pods.into_iter().map(|pod| format!("{}/{}", pod.metadata.namespace.unwrap_or_default(), pod.metadata.name.unwrap_or_default())).collect()
+        pods.into_iter()
+            .map(|pod| {
+                format!("{}/{}", pod.metadata.namespace.unwrap_or_default(), pod.metadata.name.unwrap_or_default())
+            })
+            .collect()
     }
 
     #[test]
@@ -71,12 +75,19 @@ mod tests {
         let template = "template: {spec: {containers: [{name: c}]}}";
         assert_eq!(names("{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: []}}"), ["default/a"]);
         assert_eq!(
-            names(&format!("{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: d, namespace: shop}}, spec: {{replicas: 2, {template}}}}}")),
+            names(&format!(
+                "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: d, namespace: shop}}, spec: {{replicas: 2, {template}}}}}"
+            )),
             ["shop/d-0", "shop/d-1"]
         );
-        assert_eq!(names(&format!("{{apiVersion: apps/v1, kind: StatefulSet, metadata: {{name: s}}, spec: {{{template}}}}}")), ["default/s-0"]);
         assert_eq!(
-            names(&format!("{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: d, uid: u}}, spec: {{replicas: 2, {template}}}}}")),
+            names(&format!("{{apiVersion: apps/v1, kind: StatefulSet, metadata: {{name: s}}, spec: {{{template}}}}}")),
+            ["default/s-0"]
+        );
+        assert_eq!(
+            names(&format!(
+                "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: d, uid: u}}, spec: {{replicas: 2, {template}}}}}"
+            )),
             Vec::<String>::new(),
             "a dump holds its pods already"
         );

@@ -37,7 +37,8 @@ pub(crate) fn nodes(shape: &str) -> Result<Vec<Node>, String> {
                 "metadata": {"name": name, "uid": name, "labels": {"kubernetes.io/hostname": name}},
                 "status": {"capacity": amounts, "allocatable": amounts},
             });
-            let node: k8s_openapi::api::core::v1::Node = serde_json::from_value(object).map_err(|error| error.to_string())?;
+            let node: k8s_openapi::api::core::v1::Node =
+                serde_json::from_value(object).map_err(|error| error.to_string())?;
             Node::try_from(&node).map_err(|error| error.to_string())
         })
         .collect()

@@ -83,11 +83,16 @@ pub(crate) fn pods(path: &Path) -> Result<Vec<Arrival>, TraceError> {
                 "nodeSelectorTerms": [{"matchExpressions": [{"key": MODEL, "operator": "In", "values": models}]}],
             }}});
         }
-        let pod: Pod = row.object(json!({"metadata": {"name": name, "namespace": "default", "uid": name}, "spec": spec}))?;
+        let pod: Pod =
+            row.object(json!({"metadata": {"name": name, "namespace": "default", "uid": name}, "spec": spec}))?;
         arrivals.push(Arrival {
             at_seconds: row.number("creation_time")?,
             pod: model::Pod::try_from(&pod).map_err(|error| row.wrong(error))?.into(),
-            leaves_at_seconds: if row.text("deletion_time").is_empty() { None } else { Some(row.number("deletion_time")?) },
+            leaves_at_seconds: if row.text("deletion_time").is_empty() {
+                None
+            } else {
+                Some(row.number("deletion_time")?)
+            },
         });
         Ok(())
     })?;
@@ -124,7 +129,11 @@ impl Row<'_> {
     }
 }
 
-fn read(path: &Path, wanted: &[&str], mut take: impl FnMut(&Row<'_>) -> Result<(), TraceError>) -> Result<(), TraceError> {
+fn read(
+    path: &Path,
+    wanted: &[&str],
+    mut take: impl FnMut(&Row<'_>) -> Result<(), TraceError>,
+) -> Result<(), TraceError> {
     let name = path.display();
     let wrong = |line: usize, problem: String| TraceError { place: format!("{name}:{line}"), problem };
     let file = File::open(path).map_err(|error| TraceError { place: name.to_string(), problem: error.to_string() })?;
@@ -133,7 +142,12 @@ fn read(path: &Path, wanted: &[&str], mut take: impl FnMut(&Row<'_>) -> Result<(
         Some((_, line)) => line.map_err(|error| wrong(1, error.to_string()))?,
         None => return Err(wrong(1, format!("empty, expected a head with {}", wanted.join(",")))),
     };
-    let columns: BTreeMap<String, usize> = head.trim_start_matches('\u{feff}').split(',').enumerate().map(|(index, column)| (column.trim().to_owned(), index)).collect();
+    let columns: BTreeMap<String, usize> = head
+        .trim_start_matches('\u{feff}')
+        .split(',')
+        .enumerate()
+        .map(|(index, column)| (column.trim().to_owned(), index))
+        .collect();
     if let Some(missing) = wanted.iter().find(|column| !columns.contains_key(**column)) {
         return Err(wrong(1, format!("column {missing} is missing, expected {}", wanted.join(","))));
     }
@@ -169,7 +183,8 @@ mod tests {
     fn rows_become_nodes_and_pods() {
         let nodes = in_file("sn,cpu_milli,memory_mib,gpu,model\nn0,32000,1024,2,T4\n", nodes).expect("one node");
         assert_eq!(&*nodes[0].name, "n0");
-        let pods = in_file(&format!("{PODS}p0,12000,16384,1,1000,V100M16|V100M32|V100M32,LS,Failed,5,9,\n"), pods).expect("one pod");
+        let pods = in_file(&format!("{PODS}p0,12000,16384,1,1000,V100M16|V100M32|V100M32,LS,Failed,5,9,\n"), pods)
+            .expect("one pod");
         assert_eq!((pods[0].at_seconds, pods[0].leaves_at_seconds), (5, Some(9)));
         assert!(!pods[0].pod.is_terminal(), "the phase of the trace is no input");
         assert!(pods[0].pod.affinity.is_some(), "GPU models are a node affinity");

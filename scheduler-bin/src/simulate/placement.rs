@@ -22,8 +22,16 @@ impl Placement {
     ///
     /// # Errors
     /// The configuration cannot be built, or no threads can be started.
-    pub(crate) fn new(world: &World, configuration: &KubeSchedulerConfiguration, registry: &Registry, seed: u64, record_decisions: bool) -> Result<Self, String> {
-        let scheduler = Scheduler::new(configuration, registry, Options { seed, record_decisions, ..Options::default() }).map_err(|error| error.to_string())?;
+    pub(crate) fn new(
+        world: &World,
+        configuration: &KubeSchedulerConfiguration,
+        registry: &Registry,
+        seed: u64,
+        record_decisions: bool,
+    ) -> Result<Self, String> {
+        let scheduler =
+            Scheduler::new(configuration, registry, Options { seed, record_decisions, ..Options::default() })
+                .map_err(|error| error.to_string())?;
         let pool = rayon::ThreadPoolBuilder::new().build().map_err(|error| error.to_string())?;
         let mut placement = Self { scheduler, pool, now: Timestamp::from_secs(1) };
         for object in &world.objects {

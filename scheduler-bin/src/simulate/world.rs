@@ -4,7 +4,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
-use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Service};
+use k8s_openapi::api::core::v1::{
+    Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Service,
+};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass};
 use kube::api::ListParams;
@@ -128,7 +130,8 @@ impl World {
         }
         macro_rules! convert {
             ($kind:ty => $model:ident) => {{
-                let object: $kind = serde_json::from_value(document.object.clone()).map_err(|error| wrong(error.to_string()))?;
+                let object: $kind =
+                    serde_json::from_value(document.object.clone()).map_err(|error| wrong(error.to_string()))?;
                 model::$model::try_from(&object).map_err(|error| wrong(error.to_string()))?.into()
             }};
         }
@@ -174,7 +177,10 @@ fn files_of(path: &Path) -> Result<Vec<PathBuf>, WorldError> {
             let entry = entry.map_err(io)?.path();
             if entry.is_dir() {
                 directories.push(entry);
-            } else if entry.extension().is_some_and(|extension| ["yaml", "yml", "json"].iter().any(|known| extension == *known)) {
+            } else if entry
+                .extension()
+                .is_some_and(|extension| ["yaml", "yml", "json"].iter().any(|known| extension == *known))
+            {
                 files.push(entry);
             }
         }
@@ -191,7 +197,10 @@ where
     let mut params = ListParams::default().limit(PAGE);
     let mut objects = Vec::new();
     loop {
-        let page = api.list(&params).await.map_err(|error| WorldError::Cluster { resource, problem: failure::describe(&error) })?;
+        let page = api
+            .list(&params)
+            .await
+            .map_err(|error| WorldError::Cluster { resource, problem: failure::describe(&error) })?;
         objects.extend(page.items);
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params = params.continue_token(&token),

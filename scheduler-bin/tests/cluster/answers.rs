@@ -56,7 +56,12 @@ fn explain_says_where_a_pod_goes_and_why_not_elsewhere() -> Result<()> {
     ensure!(waiting["node"] == "large", "{waiting:#}");
     ensure!(waiting["whyNot"] == "filtered out by NodeResourcesFit: Insufficient cpu", "{waiting:#}");
     let hopeless = answer(&["explain", "hopeless", "--from", &dump, "--why-not", "tainted"])?;
-    ensure!(hopeless.contains("hopeless → nowhere: 0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu."), "{hopeless}");
+    ensure!(
+        hopeless.contains(
+            "hopeless → nowhere: 0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu."
+        ),
+        "{hopeless}"
+    );
     ensure!(hopeless.contains("why not tainted: filtered out by TaintToleration"), "{hopeless}");
     let there = answer(&["explain", "there", "--from", &dump])?;
     ensure!(there.contains("Pod there is on large"), "{there}");
@@ -69,7 +74,11 @@ fn explain_says_where_a_pod_goes_and_why_not_elsewhere() -> Result<()> {
 fn capacity_counts_what_fits_and_names_the_limit() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let dump = file(dir.path(), "dump.yaml", NODES)?;
-    let pod = file(dir.path(), "pod.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, resources: {requests: {cpu: '1'}}}]}}")?;
+    let pod = file(
+        dir.path(),
+        "pod.yaml",
+        "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, resources: {requests: {cpu: '1'}}}]}}",
+    )?;
     let report = json(&["capacity", "-f", &pod, "--from", &dump])?;
     ensure!(report["pods"] == 8, "2 on small, 6 more on large: {report:#}");
     ensure!(report["nodes"] == serde_json::json!({"small": 2, "large": 6}), "{report:#}");
@@ -88,7 +97,11 @@ fn simulate_places_manifests_on_nodes_that_do_not_exist() -> Result<()> {
     )?;
     let arguments = ["simulate", "--nodes", "3x4cpu,8Gi", "-f", &deployment];
     let report = json(&arguments)?;
-    ensure!(report["summary"]["podsScheduled"] == 24 && report["summary"]["podsUnschedulable"] == 1, "{:#}", report["summary"]);
+    ensure!(
+        report["summary"]["podsScheduled"] == 24 && report["summary"]["podsUnschedulable"] == 1,
+        "{:#}",
+        report["summary"]
+    );
     ensure!(report["summary"]["utilisation"]["cpu"] == 1.0, "{:#}", report["summary"]);
     let again = json(&arguments)?;
     ensure!(report["bindings"] == again["bindings"], "the same seed, the same placement");

@@ -47,7 +47,12 @@ fn manifests() -> Result<()> {
     let empty = file("empty.yaml", "# nothing\n")?;
     check("an empty file", &["demo", "-f", &empty], 2, &["no objects found"])?;
     let kind = file("kind.yaml", "apiVersion: apps/v1\nkind: Deploymint\nmetadata: {name: a}\n")?;
-    check("a wrong kind", &["demo", "-f", &kind], 2, &["kind.yaml:1", "no matches for kind \"Deploymint\" in version \"apps/v1\""])?;
+    check(
+        "a wrong kind",
+        &["demo", "-f", &kind],
+        2,
+        &["kind.yaml:1", "no matches for kind \"Deploymint\" in version \"apps/v1\""],
+    )?;
     let field = file(
         "field.yaml",
         "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  container: []\n  containers: [{name: c, image: i}]\n",
@@ -71,7 +76,12 @@ fn kubeconfigs() -> Result<()> {
     // A port that was free a moment ago and that nobody listens on.
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     let unreachable = file("unreachable", &kubeconfig(&format!("https://127.0.0.1:{port}"), &json!({}), &json!({})))?;
-    check("an unreachable server", &["run", "--kubeconfig", &unreachable], 1, &["cannot reach the API server", &port.to_string()])
+    check(
+        "an unreachable server",
+        &["run", "--kubeconfig", &unreachable],
+        1,
+        &["cannot reach the API server", &port.to_string()],
+    )
 }
 
 fn kubeconfig(server: &str, cluster: &Value, user: &Value) -> String {
@@ -92,9 +102,13 @@ fn parts(up: &Up) -> Result<(Value, Value)> {
     let file = serde_json::to_value(kube::config::Kubeconfig::from_yaml(&text)?)?;
     let user = kube::config::Kubeconfig::from_yaml(&text)?.auth_infos.remove(0).auth_info.context("a user")?;
     // Secrets are not written by default, so the key is put back by hand.
-    let key = text.lines().find_map(|line| line.trim().strip_prefix("client-key-data: ")).context("a key")?.trim_matches('"');
+    let key =
+        text.lines().find_map(|line| line.trim().strip_prefix("client-key-data: ")).context("a key")?.trim_matches('"');
     let certificate = user.client_certificate_data.context("a certificate")?;
-    Ok((file["clusters"][0]["cluster"].clone(), json!({"client-certificate-data": certificate, "client-key-data": key})))
+    Ok((
+        file["clusters"][0]["cluster"].clone(),
+        json!({"client-certificate-data": certificate, "client-key-data": key}),
+    ))
 }
 
 #[test]
@@ -105,20 +119,33 @@ fn certificates_and_permissions() -> Result<()> {
     let other = Up::start(&[])?;
     let (cluster, user) = parts(&up)?;
     let (other_cluster, _) = parts(&other)?;
-    let file = |name: &str, cluster: &Value, user: &Value| write(dir.path(), name, &kubeconfig(&up.server, cluster, user));
+    let file =
+        |name: &str, cluster: &Value, user: &Value| write(dir.path(), name, &kubeconfig(&up.server, cluster, user));
 
-    let wrong_ca = file("wrong-ca", &json!({"certificate-authority-data": other_cluster["certificate-authority-data"]}), &user)?;
+    let wrong_ca =
+        file("wrong-ca", &json!({"certificate-authority-data": other_cluster["certificate-authority-data"]}), &user)?;
     check("a wrong CA", &["run", "--kubeconfig", &wrong_ca], 1, &["is not trusted", "wrong-ca"])?;
 
     let expired = expired_certificate()?;
-    let expired = file("expired", &cluster, &json!({"client-certificate-data": expired.0, "client-key-data": expired.1}))?;
+    let expired =
+        file("expired", &cluster, &json!({"client-certificate-data": expired.0, "client-key-data": expired.1}))?;
     check("an expired certificate", &["run", "--kubeconfig", &expired], 1, &["client certificate", "expired at 2001"])?;
 
     let stranger = file("stranger", &cluster, &json!({"token": "nobody's"}))?;
-    check("an unknown token", &["run", "--kubeconfig", &stranger], 1, &["does not accept the credentials", "stranger"])?;
+    check(
+        "an unknown token",
+        &["run", "--kubeconfig", &stranger],
+        1,
+        &["does not accept the credentials", "stranger"],
+    )?;
 
     let alice = file("alice", &cluster, &json!({"token": "tok-alice"}))?;
-    check("no permission", &["run", "--kubeconfig", &alice], 1, &["lacks permissions", "list pods", "create pods/binding"])
+    check(
+        "no permission",
+        &["run", "--kubeconfig", &alice],
+        1,
+        &["lacks permissions", "list pods", "create pods/binding"],
+    )
 }
 
 fn expired_certificate() -> Result<(String, String)> {
@@ -136,13 +163,20 @@ fn configurations() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
     let file = |name: &str, text: &str| write(dir.path(), name, text);
-    let version = file("version.yaml", "apiVersion: kubescheduler.config.k8s.io/v1beta3\nkind: KubeSchedulerConfiguration\n")?;
-    check("an old version", &["run", "--config", &version], 2, &["version.yaml", "apiVersion", "kubescheduler.config.k8s.io/v1"])?;
+    let version =
+        file("version.yaml", "apiVersion: kubescheduler.config.k8s.io/v1beta3\nkind: KubeSchedulerConfiguration\n")?;
+    check(
+        "an old version",
+        &["run", "--config", &version],
+        2,
+        &["version.yaml", "apiVersion", "kubescheduler.config.k8s.io/v1"],
+    )?;
     let field = file("field.yaml", &format!("{head}profile: []\n"))?;
     check("an unknown field", &["run", "--config", &field], 2, &["field.yaml", "profile"])?;
     let range = file("range.yaml", &format!("{head}percentageOfNodesToScore: 101\n"))?;
     check("a value out of range", &["run", "--config", &range], 2, &["percentageOfNodesToScore", "101"])?;
-    let plugin = file("plugin.yaml", &format!("{head}profiles:\n- plugins: {{filter: {{enabled: [{{name: NodeFitt}}]}}}}\n"))?;
+    let plugin =
+        file("plugin.yaml", &format!("{head}profiles:\n- plugins: {{filter: {{enabled: [{{name: NodeFitt}}]}}}}\n"))?;
     check("an unknown plugin", &["up", "--scheduler-config", &plugin], 2, &["NodeFitt"])?;
     check("a missing file", &["run", "--config", "/no/such.yaml"], 2, &["cannot read the configuration /no/such.yaml"])
 }
@@ -157,6 +191,11 @@ fn places() -> Result<()> {
     check("a data directory that is a file", &["up", "--data-dir", &file], 1, &[&file])?;
     let below = format!("{file}/data");
     check("a data directory that cannot be made", &["up", "--data-dir", &below], 1, &[&below])?;
-    check("a kubeconfig that cannot be written", &["up", "--kubeconfig-out", &below], 1, &["cannot write the kubeconfig", &below])?;
+    check(
+        "a kubeconfig that cannot be written",
+        &["up", "--kubeconfig-out", &below],
+        1,
+        &["cannot write the kubeconfig", &below],
+    )?;
     check("a missing token file", &["up", "--token-auth-file", "/no/such"], 2, &["/no/such"])
 }

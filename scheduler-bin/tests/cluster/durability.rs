@@ -16,7 +16,9 @@ const N_OBJECTS: usize = 1000;
 const N_WRITERS: usize = 16;
 
 fn object(index: usize) -> Result<ConfigMap> {
-    Ok(serde_json::from_value(json!({"metadata": {"name": format!("c{index}")}, "data": {"index": index.to_string(), "filling": "x".repeat(200)}}))?)
+    Ok(serde_json::from_value(
+        json!({"metadata": {"name": format!("c{index}")}, "data": {"index": index.to_string(), "filling": "x".repeat(200)}}),
+    )?)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -65,7 +67,11 @@ async fn every_acknowledged_object_survives_kill_9() -> Result<()> {
     let mut names = BTreeSet::new();
     for object in found.iter().filter(|object| object.name_any() != "kube-root-ca.crt") {
         let index = object.name_any().trim_start_matches('c').parse::<usize>()?;
-        ensure!(object.data == self::object(index)?.data && object.uid().is_some(), "{} is half there", object.name_any());
+        ensure!(
+            object.data == self::object(index)?.data && object.uid().is_some(),
+            "{} is half there",
+            object.name_any()
+        );
         names.insert((object.name_any(), object.uid().unwrap_or_default()));
     }
     let lost: Vec<_> = acknowledged.difference(&names).collect();

@@ -42,7 +42,8 @@ async fn unschedulable(pods: &Api<Pod>, name: &str) -> Result<(String, String)> 
     eventually(&format!("pod {name} is marked"), || async {
         let pod = pods.get(name).await?;
         let conditions = pod.status.and_then(|status| status.conditions).unwrap_or_default();
-        let condition = conditions.into_iter().find(|condition| condition.type_ == "PodScheduled" && condition.status == "False");
+        let condition =
+            conditions.into_iter().find(|condition| condition.type_ == "PodScheduled" && condition.status == "False");
         Ok(condition.map(|condition| (condition.reason.unwrap_or_default(), condition.message.unwrap_or_default())))
     })
     .await
@@ -82,9 +83,13 @@ async fn a_deployment_becomes_running_pods_on_nodes_and_leaves_the_usual_events(
     ensure!(sets.len() == 1, "one ReplicaSet, found {}", sets.len());
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
     let pods = pods.list(&ListParams::default().labels("app=web")).await?.items;
-    ensure!(pods.len() == 3 && pods.iter().all(|pod| phase(pod) == "Running" && node_of(pod).is_some()), "three pods run on nodes");
     ensure!(
-        pods.iter().all(|pod| pod.owner_references().iter().any(|owner| owner.uid == sets[0].uid().unwrap_or_default())),
+        pods.len() == 3 && pods.iter().all(|pod| phase(pod) == "Running" && node_of(pod).is_some()),
+        "three pods run on nodes"
+    );
+    ensure!(
+        pods.iter()
+            .all(|pod| pod.owner_references().iter().any(|owner| owner.uid == sets[0].uid().unwrap_or_default())),
         "the ReplicaSet owns them"
     );
 
@@ -96,15 +101,28 @@ async fn a_deployment_becomes_running_pods_on_nodes_and_leaves_the_usual_events(
         Ok(reasons.contains(&"Started".to_owned()).then_some(told))
     })
     .await?;
-    let reasons: Vec<_> = told.iter().filter_map(|event| event.reason.as_deref()).filter(|reason| *reason != "Pulling").collect();
+    let reasons: Vec<_> =
+        told.iter().filter_map(|event| event.reason.as_deref()).filter(|reason| *reason != "Pulling").collect();
     ensure!(reasons == ["Scheduled", "Pulled", "Created", "Started"], "events of the pod: {reasons:?}");
 
-    let scheduled = told.iter().find(|event| event.reason.as_deref() == Some("Scheduled")).context("it was scheduled")?;
+    let scheduled =
+        told.iter().find(|event| event.reason.as_deref() == Some("Scheduled")).context("it was scheduled")?;
     let node = node_of(&pods[0]).context("it has a node")?;
-    ensure!(scheduled.message.as_deref() == Some(&*format!("Successfully assigned default/{pod} to {node}")), "{:?}", scheduled.message);
+    ensure!(
+        scheduled.message.as_deref() == Some(&*format!("Successfully assigned default/{pod} to {node}")),
+        "{:?}",
+        scheduled.message
+    );
     ensure!(scheduled.action.as_deref() == Some("Binding"), "{:?}", scheduled.action);
-    ensure!(scheduled.reporting_component.as_deref() == Some("default-scheduler"), "{:?}", scheduled.reporting_component);
-    ensure!(scheduled.event_time.is_some() && scheduled.first_timestamp.is_none() && scheduled.count.is_none(), "the new API's fields only");
+    ensure!(
+        scheduled.reporting_component.as_deref() == Some("default-scheduler"),
+        "{:?}",
+        scheduled.reporting_component
+    );
+    ensure!(
+        scheduled.event_time.is_some() && scheduled.first_timestamp.is_none() && scheduled.count.is_none(),
+        "the new API's fields only"
+    );
     ensure!(scheduled.involved_object.resource_version.is_some(), "the reference names the version that was scheduled");
     Ok(())
 }
@@ -133,7 +151,8 @@ async fn a_pod_that_fits_nowhere_waits_with_the_exact_message_and_runs_when_a_no
     let big = running(&pods, "big").await?;
     ensure!(node_of(&big) == Some("node-b"), "{:?}", node_of(&big));
     let conditions = big.status.and_then(|status| status.conditions).unwrap_or_default();
-    let scheduled = conditions.iter().find(|condition| condition.type_ == "PodScheduled").context("the condition is there")?;
+    let scheduled =
+        conditions.iter().find(|condition| condition.type_ == "PodScheduled").context("the condition is there")?;
     ensure!(scheduled.status == "True", "{scheduled:?}");
     Ok(())
 }
@@ -148,7 +167,9 @@ async fn an_empty_cluster_places_its_first_pod_when_a_user_creates_a_node() -> R
     ensure!(message == "no nodes available to schedule pods", "{message}");
     let nodes: Api<Node> = Api::all(client.clone());
     let shape = json!({"cpu": "2", "memory": "4Gi", "pods": "10"});
-    let node: Node = serde_json::from_value(json!({"metadata": {"name": "mine"}, "status": {"capacity": shape, "allocatable": shape}}))?;
+    let node: Node = serde_json::from_value(
+        json!({"metadata": {"name": "mine"}, "status": {"capacity": shape, "allocatable": shape}}),
+    )?;
     nodes.create(&PostParams::default(), &node).await?;
     let first = running(&pods, "first").await?;
     ensure!(node_of(&first) == Some("mine"), "{:?}", node_of(&first));
@@ -163,7 +184,11 @@ async fn a_thousand_pods_are_each_bound_once_and_no_node_is_overcommitted() -> R
     // 10 nodes of 10 CPU take 1 000 pods of 100m exactly.
     let create = |index: usize| {
         let pods = pods.clone();
-        async move { pods.create(&PostParams::default(), &pod(&format!("p{index}"), asking("100m"))?).await.map_err(anyhow::Error::from) }
+        async move {
+            pods.create(&PostParams::default(), &pod(&format!("p{index}"), asking("100m"))?)
+                .await
+                .map_err(anyhow::Error::from)
+        }
     };
     for chunk in (0..1000).collect::<Vec<_>>().chunks(50) {
         for created in futures::future::join_all(chunk.iter().map(|&index| create(index))).await {

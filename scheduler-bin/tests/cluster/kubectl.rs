@@ -59,9 +59,15 @@ fn apply_to_running_with_the_usual_commands() -> Result<()> {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/deployment.yaml");
 
     kubectl.says(&["apply", "-f", example], &["deployment.apps/web created"])?;
-    kubectl.says(&["rollout", "status", "deployment/web", "--timeout=60s"], &["deployment \"web\" successfully rolled out"])?;
+    kubectl.says(
+        &["rollout", "status", "deployment/web", "--timeout=60s"],
+        &["deployment \"web\" successfully rolled out"],
+    )?;
     kubectl.says(&["apply", "-f", example], &["deployment.apps/web unchanged"])?;
-    kubectl.says(&["get", "deployment,replicaset,pods", "-o", "wide"], &["3/3", "replicaset.apps/web-", "Running", "node-a"])?;
+    kubectl.says(
+        &["get", "deployment,replicaset,pods", "-o", "wide"],
+        &["3/3", "replicaset.apps/web-", "Running", "node-a"],
+    )?;
     let events = kubectl.run(&["get", "events", "--sort-by=.metadata.creationTimestamp"])?;
     for reason in ["ScalingReplicaSet", "SuccessfulCreate", "Scheduled", "Pulled", "Created", "Started"] {
         ensure!(events.contains(reason), "no {reason} in:\n{events}");
@@ -92,9 +98,15 @@ fn bad_input_is_refused_in_the_words_of_a_real_server() -> Result<()> {
     let file = home.path().join("bad.yaml");
     let name = file.to_string_lossy();
     for (text, says) in [
-        ("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {container: [], containers: [{name: c, image: i}]}\n", "unknown field \"spec.container\""),
+        (
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {container: [], containers: [{name: c, image: i}]}\n",
+            "unknown field \"spec.container\"",
+        ),
         ("apiVersion: v1\nkind: Pud\nmetadata: {name: a}\n", "no matches for kind \"Pud\" in version \"v1\""),
-        ("apiVersion: v1\nkind: Pod\nmetadata: {name: A}\nspec: {containers: [{name: c, image: i}]}\n", "metadata.name: Invalid value: \"A\""),
+        (
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: A}\nspec: {containers: [{name: c, image: i}]}\n",
+            "metadata.name: Invalid value: \"A\"",
+        ),
     ] {
         std::fs::write(&file, text)?;
         let (success, said) = kubectl.output(&["apply", "-f", &name])?;

@@ -138,7 +138,10 @@ pub(crate) async fn client(kubeconfig: &Path) -> Result<Client> {
 }
 
 /// Asks again until `question` has an answer.
-pub(crate) async fn eventually<T, F: Future<Output = Result<Option<T>>>>(what: &str, mut question: impl FnMut() -> F) -> Result<T> {
+pub(crate) async fn eventually<T, F: Future<Output = Result<Option<T>>>>(
+    what: &str,
+    mut question: impl FnMut() -> F,
+) -> Result<T> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(answer) = question().await? {

@@ -12,7 +12,8 @@ use super::flow::{asking, node_of, pod, running};
 use super::process::{Background, Up, eventually, plimsoll};
 
 fn run(up: &Up, arguments: &[&str]) -> Result<Background> {
-    let child = plimsoll().args(["run", "--kubeconfig"]).arg(&up.kubeconfig).args(arguments).stderr(Stdio::piped()).spawn()?;
+    let child =
+        plimsoll().args(["run", "--kubeconfig"]).arg(&up.kubeconfig).args(arguments).stderr(Stdio::piped()).spawn()?;
     Ok(Background(child))
 }
 
@@ -46,11 +47,19 @@ async fn two_schedulers_split_the_pods_by_name() -> Result<()> {
     for event in &scheduled {
         let pod = pods.get(event.involved_object.name.as_deref().unwrap_or_default()).await?;
         let wanted = pod.spec.as_ref().and_then(|spec| spec.scheduler_name.as_deref());
-        ensure!(event.reporting_component.as_deref() == wanted, "{} was placed by {:?}", pod.name_any(), event.reporting_component);
+        ensure!(
+            event.reporting_component.as_deref() == wanted,
+            "{} was placed by {:?}",
+            pod.name_any(),
+            event.reporting_component
+        );
     }
     let nobodys = pods.get("nobodys").await?;
     let conditions = nobodys.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
-    ensure!(node_of(&nobodys).is_none() && conditions.is_empty(), "no scheduler of that name, nobody touches it: {conditions:?}");
+    ensure!(
+        node_of(&nobodys).is_none() && conditions.is_empty(),
+        "no scheduler of that name, nobody touches it: {conditions:?}"
+    );
     let (status, stderr) = second.terminate()?;
     ensure!(status.success(), "{status}: {stderr}");
     Ok(())
@@ -72,7 +81,10 @@ async fn the_second_scheduler_counts_what_the_first_has_placed() -> Result<()> {
     pods.create(&PostParams::default(), &pod("ours", spec)?).await?;
     let message = eventually("ours is marked", || async {
         let conditions = pods.get("ours").await?.status.and_then(|status| status.conditions).unwrap_or_default();
-        Ok(conditions.into_iter().find(|condition| condition.type_ == "PodScheduled").and_then(|condition| condition.message))
+        Ok(conditions
+            .into_iter()
+            .find(|condition| condition.type_ == "PodScheduled")
+            .and_then(|condition| condition.message))
     })
     .await?;
     ensure!(message.starts_with("0/1 nodes are available: 1 Insufficient cpu."), "{message}");
