@@ -381,3 +381,15 @@ fn a_second_return_of_the_same_attempt_changes_nothing() {
     assert_eq!(queue.add_unschedulable(entity, at(0), RULES), Some(Place::Unschedulable));
     assert_eq!(queue.lengths().unschedulable, 1);
 }
+
+#[test]
+fn a_pod_whose_binding_failed_after_it_was_done_comes_back() {
+    for (plugins, want) in [(vec![], Place::ErrorBackoff), (vec![FIT], Place::Backoff)] {
+        let mut queue = queue(&[pod("a", 0)], at(0));
+        let mut entity = queue.pop(at(0), RULES).unwrap();
+        queue.done("a");
+        assert_eq!(queue.place("a"), None);
+        entity.unschedulable_plugins = plugins;
+        assert_eq!(queue.add_unschedulable(entity, at(0), RULES), Some(want));
+    }
+}
