@@ -113,11 +113,9 @@ fn try_apply(
     }
     managed::release(&mut entries, &changed.union(&difference.removed));
     mine.fields = managed::stripped(stated);
-    if let Some(last) = &last
-        && difference.is_same()
-        && last.fields == mine.fields
-    {
-        mine.time.clone_from(&last.time);
+    if difference.is_same() {
+        // An apply that changes nothing has no time of its own.
+        mine.time = last.map(|last| last.time).unwrap_or_default();
     }
     if !mine.fields.is_empty() {
         entries.push(mine);

@@ -1,12 +1,13 @@
 //! From the bytes of a request to an object of the expected kind, in upstream's order and words.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::context::RequestContext;
 use super::media::{self, Encoding};
 use super::options::FieldValidation;
 use super::{Entry, Registry};
 use crate::apiserver::codec::decode::{Decoded, decode_type};
+use crate::apiserver::codec::proto::{self, Envelope};
 use crate::apiserver::codec::yaml;
 use crate::apiserver::schema::{TypeIdx, TypeRef};
 use crate::apiserver::status::ApiError;
@@ -37,6 +38,10 @@ impl Registry {
                 json = yaml::parse(body).map_err(ApiError::bad_request)?.to_string().into_bytes();
                 json.as_slice()
             }
+            Encoding::Protobuf => {
+                json = self.json_of(body, expected)?;
+                json.as_slice()
+            }
         };
         let (kind, api_version) = type_of(body, expected)?;
         let cannot = |why: &str| {
@@ -61,6 +66,22 @@ impl Registry {
         object["kind"] = kind.into();
         object["apiVersion"] = api_version.into();
         Ok(object)
+    }
+
+    /// The JSON of a protobuf body. One of another kind keeps its kind and nothing else: it is refused for that anyway.
+    fn json_of(&self, body: &[u8], expected: Expected<'_>) -> Result<Vec<u8>, ApiError> {
+        let envelope = Envelope::open(body).map_err(ApiError::bad_request)?;
+        let kind = if envelope.kind.is_empty() { expected.kind } else { envelope.kind };
+        let api_version = if envelope.api_version.is_empty() { expected.api_version } else { envelope.api_version };
+        let mut object = match expected.ty {
+            Some(ty) if kind == expected.kind && api_version == expected.api_version => {
+                proto::decode(&self.0.schema, ty, envelope.raw).map_err(ApiError::bad_request)?
+            }
+            _ => json!({}),
+        };
+        object["kind"] = kind.into();
+        object["apiVersion"] = api_version.into();
+        Ok(object.to_string().into_bytes())
     }
 
     /// Why an object of another kind cannot be taken.

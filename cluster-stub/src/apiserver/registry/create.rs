@@ -81,6 +81,7 @@ impl Registry {
             }
             if attempt == 1 {
                 strategy.prepare_for_create(&write, &mut request.object);
+                self.fill(entry, &mut request.object);
                 let errors = strategy.validate(&request.object);
                 if !errors.is_empty() {
                     let name = meta::text(&request.object, "name");
@@ -116,6 +117,13 @@ impl Registry {
             }
         }
         unreachable!("the loop ends by returning")
+    }
+
+    /// Puts the structs back in that are always there but that a strategy took out.
+    pub(super) fn fill(&self, entry: &Entry, object: &mut Value) {
+        if let (Some(ty), Some(members)) = (entry.ty, object.as_object_mut()) {
+            self.0.schema.fill_structs(ty, members);
+        }
     }
 
     /// Lets the strategy take what the object needs from shared pools.

@@ -8,7 +8,7 @@ use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, USER_AGENT};
 use crate::apiserver::request::Query;
 use crate::apiserver::status::ApiError;
 
-/// What upstream lists in a 406 or 415. Protobuf is listed too: clients that prefer it fall back to JSON.
+/// What upstream lists in a 406 or 415. Answers are never protobuf: clients that prefer it take JSON as well.
 pub(super) const MEDIA_TYPES: [&str; 3] =
     ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
@@ -19,6 +19,8 @@ pub enum Encoding {
     Json,
     /// YAML.
     Yaml,
+    /// Protobuf; in request bodies only.
+    Protobuf,
 }
 
 /// What the answer shows of an object.
@@ -121,11 +123,12 @@ pub(super) fn content_type(headers: &HeaderMap) -> String {
 /// The encoding of a request's body.
 ///
 /// # Errors
-/// 415 for anything but JSON and YAML.
+/// 415 for anything but JSON, YAML and protobuf.
 pub(super) fn body_encoding(headers: &HeaderMap) -> Result<Encoding, ApiError> {
     match content_type(headers).as_str() {
         "application/json" => Ok(Encoding::Json),
         "application/yaml" => Ok(Encoding::Yaml),
+        "application/vnd.kubernetes.protobuf" => Ok(Encoding::Protobuf),
         _ => Err(ApiError::unsupported_media_type(&MEDIA_TYPES)),
     }
 }
@@ -169,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_are_json_or_yaml() {
+    fn bodies_are_json_yaml_or_protobuf() {
         let of = |value: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(CONTENT_TYPE, value.parse().expect("a header of the table"));
@@ -177,6 +180,7 @@ mod tests {
         };
         assert_eq!(of("application/json; charset=utf-8"), Ok(Encoding::Json));
         assert_eq!(of("application/yaml"), Ok(Encoding::Yaml));
+        assert_eq!(of("application/vnd.kubernetes.protobuf"), Ok(Encoding::Protobuf));
         assert_eq!(of("text/plain"), Err(415));
         assert_eq!(body_encoding(&HeaderMap::new()), Ok(Encoding::Json));
     }

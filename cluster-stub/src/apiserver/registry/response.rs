@@ -28,7 +28,7 @@ pub(super) fn encoded(code: u16, json: Bytes, accept: Accept) -> Response {
             pretty.push(b'\n');
             (Bytes::from(pretty), "application/json")
         }
-        Encoding::Json => (json, "application/json"),
+        Encoding::Json | Encoding::Protobuf => (json, "application/json"),
         Encoding::Yaml => {
             let value: Value = serde_json::from_slice(&json).unwrap_or(Value::Null);
             (Bytes::from(yaml::write(&value).unwrap_or_default()), "application/yaml")

@@ -15,6 +15,7 @@ use super::{Entry, Registry, meta};
 use crate::apiserver::apply::managed;
 use crate::apiserver::codec::decode::conform;
 use crate::apiserver::patch::{json_patch, merge};
+use crate::apiserver::resources::columns::age;
 use crate::apiserver::resources::{ScaleStrategy, Verbs};
 use crate::apiserver::status::{ApiError, Qualified};
 use crate::apiserver::table;
@@ -169,8 +170,4 @@ fn scale_table(ctx: &RequestContext, scale: &Value) -> Value {
             "object": table::partial_metadata(scale),
         }],
     })
-}
-
-fn age(_scale: &Value, _now: jiff::Timestamp) -> Value {
-    Value::Null
 }

@@ -18,10 +18,13 @@ use super::response::{self, Response};
 use super::{Entry, Registry};
 use crate::apiserver::admission::{AdmissionRequest, Operation};
 use crate::apiserver::authn::UserInfo;
+use crate::apiserver::codec::proto::{self, Envelope};
 use crate::apiserver::codec::yaml;
 use crate::apiserver::request::{Query, RequestInfo};
 use crate::apiserver::resources::{Action, ActionRequest, Behavior, Subresource, Verbs};
 use crate::apiserver::status::ApiError;
+
+const DELETE_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
 
 impl Registry {
     /// Answers an authorized request for a resource. `received` is when it came in.
@@ -110,6 +113,10 @@ impl Registry {
             Verbs::CREATE => {
                 ctx.options = WriteOptions::parse(&ctx.query, WriteVerb::Create)?;
                 let object = self.decode_body(ctx, &body, entry.expected())?;
+                if let Some(action) = &entry.resource.action {
+                    let name = super::meta::text(&object, "name").to_string();
+                    return self.act(ctx, entry, &name, action.as_ref(), object, accept).await;
+                }
                 let written = self.create_object(ctx, entry, &ctx.info.namespace, object).await?;
                 self.answer(ctx, entry, 201, written, accept)
             }
@@ -219,9 +226,21 @@ impl Registry {
         };
         let ty = self.0.schema.find(&subresource.type_name);
         let expected = Expected { api_version: &api_version, kind: &subresource.kind, ty };
-        let mut object = self.decode_body(ctx, body, expected)?;
+        let object = self.decode_body(ctx, body, expected)?;
+        self.act(ctx, entry, &ctx.info.name, action, object, accept).await
+    }
+
+    /// Admits the body of an action and lets it run on the object of this name.
+    async fn act(
+        &self,
+        ctx: &RequestContext,
+        entry: &Entry,
+        name: &str,
+        action: &dyn Action,
+        mut object: Value,
+        accept: Accept,
+    ) -> Result<Response, ApiError> {
         action.apply_defaults(&mut object);
-        let ctx = &*ctx;
         let info = &ctx.info;
         let options = super::create::create_options(ctx);
         let mut request = AdmissionRequest {
@@ -229,7 +248,7 @@ impl Registry {
             resource: &entry.resource,
             subresource: &info.subresource,
             namespace: &info.namespace,
-            name: info.name.clone(),
+            name: name.to_string(),
             user: &ctx.user,
             now: ctx.now,
             dry_run: ctx.options.dry_run,
@@ -245,7 +264,7 @@ impl Registry {
         let dry_run = ctx.options.dry_run || dry_run_of(&request.object);
         let request = ActionRequest {
             namespace: &info.namespace,
-            name: &info.name,
+            name,
             body: request.object,
             context: ctx.write_context(),
             dry_run,
@@ -289,6 +308,11 @@ impl Registry {
                 ApiError::bad_request(format!("couldn't get version/kind; json parse error: {error}"))
             })?,
             Encoding::Yaml => yaml::parse(body).map_err(ApiError::bad_request)?,
+            Encoding::Protobuf => {
+                let envelope = Envelope::open(body).map_err(ApiError::bad_request)?;
+                let ty = self.0.schema.find(DELETE_OPTIONS).ok_or_else(|| ApiError::internal(DELETE_OPTIONS))?;
+                proto::decode(&self.0.schema, ty, envelope.raw).map_err(ApiError::bad_request)?
+            }
         };
         let kind = value["kind"].as_str().unwrap_or("DeleteOptions");
         if kind != "DeleteOptions" {

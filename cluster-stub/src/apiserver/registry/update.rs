@@ -153,6 +153,7 @@ impl Registry {
         if !errors.is_empty() {
             return Err(ApiError::invalid(entry.qualified_kind(), change.place.name, &errors));
         }
+        self.fill(entry, &mut object);
         let warnings = match part {
             Some(part) => part.warnings(&object, &old.object),
             None => strategy.warnings(&object, Some(&old.object)),

@@ -45,6 +45,7 @@ pub(super) struct Kind {
     status: bool,
     conditional_update_only: bool,
     create_on_update: bool,
+    returns_deleted: bool,
     garbage: GarbagePolicy,
     defaults: Defaults,
     prepare_create: PrepareCreate,
@@ -80,6 +81,7 @@ impl Kind {
             status: false,
             conditional_update_only: false,
             create_on_update: false,
+            returns_deleted: false,
             garbage: GarbagePolicy::Background,
             defaults: |_| {},
             prepare_create: |_, _| {},
@@ -154,6 +156,12 @@ impl Kind {
     /// PUT of an absent object creates it.
     pub(super) fn create_on_update(mut self) -> Kind {
         self.create_on_update = true;
+        self
+    }
+
+    /// A delete answers with the object instead of a `Status`.
+    pub(super) fn returns_deleted(mut self) -> Kind {
+        self.returns_deleted = true;
         self
     }
 
@@ -364,6 +372,10 @@ impl Strategy for Kind {
 
     fn allow_unconditional_update(&self) -> bool {
         !self.conditional_update_only
+    }
+
+    fn returns_deleted_object(&self) -> bool {
+        self.returns_deleted
     }
 
     fn reset_fields(&self) -> &'static [&'static str] {

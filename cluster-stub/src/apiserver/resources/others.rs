@@ -52,7 +52,7 @@ fn runtime_class() -> Resource {
 }
 
 fn dynamic_resources() -> Vec<Resource> {
-    let kind = |plural, kind| Kind::new("resource.k8s.io", "v1", plural, kind);
+    let kind = |plural, kind| Kind::new("resource.k8s.io", "v1", plural, kind).returns_deleted();
     vec![
         kind("deviceclasses", "DeviceClass")
             .cluster_scoped()

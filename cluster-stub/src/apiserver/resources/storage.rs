@@ -45,6 +45,7 @@ fn immutable(object: &Value, old: &Value, keys: &[&str], out: &mut Vec<FieldErro
 
 fn storage_class() -> Resource {
     Kind::new(GROUP, "v1", "storageclasses", "StorageClass")
+        .returns_deleted()
         .cluster_scoped()
         .short_names(&["sc"])
         .defaults(|object| {
@@ -142,6 +143,7 @@ fn validate_storage_class(object: &Value, out: &mut Vec<FieldError>) {
 
 fn csi_driver() -> Resource {
     Kind::new(GROUP, "v1", "csidrivers", "CSIDriver")
+        .returns_deleted()
         .cluster_scoped()
         .generation()
         .conditional_update_only()
@@ -215,6 +217,7 @@ fn csi_driver_cells(object: &Value, now: Timestamp) -> Vec<Value> {
 
 fn csi_node() -> Resource {
     Kind::new(GROUP, "v1", "csinodes", "CSINode")
+        .returns_deleted()
         .cluster_scoped()
         .conditional_update_only()
         .validate(|object, out| {
@@ -261,6 +264,7 @@ fn csi_storage_capacity() -> Resource {
 
 fn volume_attachment() -> Resource {
     Kind::new(GROUP, "v1", "volumeattachments", "VolumeAttachment")
+        .returns_deleted()
         .cluster_scoped()
         .status()
         .conditional_update_only()
@@ -310,6 +314,7 @@ fn volume_attachment() -> Resource {
 
 fn volume_attributes_class() -> Resource {
     Kind::new(GROUP, "v1", "volumeattributesclasses", "VolumeAttributesClass")
+        .returns_deleted()
         .cluster_scoped()
         .short_names(&["vac"])
         .validate(|object, out| {

@@ -92,6 +92,7 @@ pub(super) fn component_status() -> Resource {
 /// PodTemplate.
 pub(super) fn pod_template() -> Resource {
     Kind::new("", "v1", "podtemplates", "PodTemplate")
+        .returns_deleted()
         .generation()
         .defaults(|object| template::apply_defaults(object.object_mut("template")))
         .validate(|object, out| template::validate(object.at("template"), &Path::root("template"), out))

@@ -44,6 +44,10 @@ fn apply_defaults(object: &mut Value) {
 struct Namespace(Kind);
 
 impl Strategy for Namespace {
+    fn returns_deleted_object(&self) -> bool {
+        true
+    }
+
     fn apply_defaults(&self, object: &mut Value) {
         self.0.apply_defaults(object);
     }

@@ -32,6 +32,7 @@ const MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "Rea
 /// PersistentVolume.
 pub(super) fn resource() -> Resource {
     Kind::new("", "v1", "persistentvolumes", "PersistentVolume")
+        .returns_deleted()
         .short_names(&["pv"])
         .cluster_scoped()
         .status()

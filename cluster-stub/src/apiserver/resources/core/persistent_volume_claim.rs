@@ -29,6 +29,7 @@ const COLUMNS: &[Column] = &[
 /// PersistentVolumeClaim.
 pub(super) fn resource() -> Resource {
     Kind::new("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+        .returns_deleted()
         .short_names(&["pvc"])
         .status()
         .defaults(|object| {

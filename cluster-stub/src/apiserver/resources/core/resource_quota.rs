@@ -53,6 +53,7 @@ const POD_RESOURCES: [&str; 10] = [
 /// ResourceQuota.
 pub(super) fn resource() -> Resource {
     Kind::new("", "v1", "resourcequotas", "ResourceQuota")
+        .returns_deleted()
         .short_names(&["quota"])
         .status()
         .defaults(|object| {

@@ -9,6 +9,7 @@ use super::super::resource::Resource;
 /// ServiceAccount.
 pub(super) fn resource() -> Resource {
     Kind::new("", "v1", "serviceaccounts", "ServiceAccount")
+        .returns_deleted()
         .short_names(&["sa"])
         .columns(columns::NAME_AND_AGE, columns::name_and_age)
         .build()

@@ -65,6 +65,10 @@ pub(super) fn bindings() -> Resource {
 struct Pod;
 
 impl Strategy for Pod {
+    fn returns_deleted_object(&self) -> bool {
+        true
+    }
+
     fn apply_defaults(&self, pod: &mut Value) {
         defaults::apply_pod(pod);
         super::shape::fill("io.k8s.api.core.v1.Pod", pod);

@@ -54,6 +54,10 @@ struct Service {
 }
 
 impl Strategy for Service {
+    fn returns_deleted_object(&self) -> bool {
+        true
+    }
+
     fn apply_defaults(&self, service: &mut Value) {
         apply_defaults(service);
         shape::fill("io.k8s.api.core.v1.Service", service);
