@@ -11,6 +11,8 @@ use crate::apiserver::status::ApiError;
 
 /// Largest body, bytes. Upstream v1.36.2: apiserver/pkg/server/config.go MaxRequestBodyBytes.
 const LIMIT: usize = 3 * 1024 * 1024;
+/// How much of a body that is too large is read before it is refused, bytes.
+const DISCARDED: usize = 4 * LIMIT;
 /// How long a client may take to send its body.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -25,24 +27,27 @@ where
     }
     let too_large = || ApiError::too_large(format_args!("limit is {LIMIT}"));
     let declared = body.size_hint().lower();
-    if declared > LIMIT as u64 {
-        return Err(too_large());
-    }
     let collect = async {
         let mut body = pin!(body);
         let mut all = BytesMut::new();
+        let mut discarded = 0;
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| ApiError::bad_request(format!("cannot read the body: {error}")))?;
             let Ok(data) = frame.into_data() else { continue };
             if all.is_empty() && data.len() as u64 == declared {
                 return Ok(data);
             }
-            if all.len() + data.len() > LIMIT {
-                return Err(too_large());
+            if discarded > 0 || declared > LIMIT as u64 || all.len() + data.len() > LIMIT {
+                // A client that is still sending reads no answer: the rest is taken, within reason, and thrown away.
+                discarded += data.len();
+                if discarded > DISCARDED {
+                    break;
+                }
+                continue;
             }
             all.extend_from_slice(&data);
         }
-        Ok(all.freeze())
+        if discarded > 0 { Err(too_large()) } else { Ok(all.freeze()) }
     };
     match tokio::time::timeout(TIMEOUT, collect).await {
         Ok(read) => read,
