@@ -1,1 +1,3 @@
-//! Workload builders shared by the criterion benches and the tests.
+//! Workload builders that benches and tests share. No measuring here.
+
+pub mod workload;

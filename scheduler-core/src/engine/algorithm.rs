@@ -50,6 +50,15 @@ pub(super) struct Restriction {
     pub(super) plugins: BTreeSet<&'static str>,
 }
 
+impl Restriction {
+    /// What is said of the nodes outside.
+    pub(super) fn verdict_on_others(&self) -> (FilterStatus, Reasons) {
+        let plugins: Vec<&str> = self.plugins.iter().copied().collect();
+        let reason = format!("node(s) didn't satisfy plugin(s) [{}]", plugins.join(" "));
+        (FilterStatus::UnschedulableAndUnresolvable, vec![reason.into()])
+    }
+}
+
 impl Algorithm<'_> {
     /// Chooses a node. Upstream: `schedulePod` (v1.36.2 schedule_one.go).
     pub(super) fn schedule_pod(
@@ -85,7 +94,7 @@ impl Algorithm<'_> {
     }
 
     /// Runs the PreFilter plugins. Upstream: `RunPreFilterPlugins` (v1.36.2 framework/runtime/framework.go).
-    fn pre_filter(
+    pub(super) fn pre_filter(
         &self,
         shared: &mut CycleState,
         states: &mut FilterStates,

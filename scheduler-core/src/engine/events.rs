@@ -106,8 +106,10 @@ impl Scheduler {
     }
 
     fn unassigned_pod_applied(&mut self, pod: Arc<Pod>, now: Timestamp) {
-        if self.profile_position(&pod.scheduler_name).is_none() {
-            return;
+        let Some(profile) = self.profile_position(&pod.scheduler_name) else { return };
+        if pod.nominated_node_name.is_some() {
+            // Filters will look at it from other pods' cycles: what it names must have columns.
+            self.require_indexes(profile, &pod);
         }
         let uid = Arc::clone(&pod.uid);
         let old = self.unassigned.insert(Arc::clone(&uid), Arc::clone(&pod));

@@ -240,9 +240,7 @@ impl Algorithm<'_> {
         }
         if let Some(restriction) = restriction {
             rejected.unschedulable_plugins.extend(&restriction.plugins);
-            let plugins: Vec<&str> = restriction.plugins.iter().copied().collect();
-            let reason = format!("node(s) didn't satisfy plugin(s) [{}]", plugins.join(" "));
-            rejected.absent = Some((FilterStatus::UnschedulableAndUnresolvable, vec![reason.into()]));
+            rejected.absent = Some(restriction.verdict_on_others());
         }
         Ok(rejected)
     }

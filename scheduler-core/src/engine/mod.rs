@@ -6,6 +6,7 @@ mod algorithm;
 mod attempt;
 mod binding_cycle;
 mod events;
+mod examine;
 mod failure;
 mod find_nodes;
 mod options;
@@ -17,6 +18,7 @@ mod score_nodes;
 mod scratch;
 
 pub use attempt::{Attempt, Outcome};
+pub use examine::{Examination, Examined, NodeRejection, PostFilterOutcome, PreFilterOutcome};
 pub use options::{Change, Options};
 pub use record::{DecisionRecord, NodeVerdict, PluginScores};
 pub use scheduler::Scheduler;

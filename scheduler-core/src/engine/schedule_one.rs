@@ -24,14 +24,26 @@ const MAX_PERMIT_WAIT: Duration = Duration::from_secs(15 * 60);
 impl Scheduler {
     /// Tries the pod whose turn it is; `None` when none waits. `pool` is used for large clusters only.
     pub fn schedule_one(&mut self, now: Timestamp, pool: &rayon::ThreadPool) -> Option<Attempt> {
-        let entity = self.pop(now)?;
+        let (queue, rules) = self.queue_and_rules(now);
+        let entity = queue.pop(now, &rules)?;
+        Some(self.attempt(entity, now, pool))
+    }
+
+    /// Tries one pod out of turn; `None` if it does not wait, or is gated.
+    pub fn schedule_pod(&mut self, uid: &str, now: Timestamp, pool: &rayon::ThreadPool) -> Option<Attempt> {
+        let (queue, rules) = self.queue_and_rules(now);
+        let entity = queue.pop_pod(uid, now, &rules)?;
+        Some(self.attempt(entity, now, pool))
+    }
+
+    fn attempt(&mut self, entity: QueuedEntity, now: Timestamp, pool: &rayon::ThreadPool) -> Attempt {
         let Some(profile) = self.profile_position(&entity.pod.scheduler_name) else {
             self.queue.done(&entity.pod.uid);
-            return Some(Attempt::skipped(&entity));
+            return Attempt::skipped(&entity);
         };
         if self.skips(profile, &entity.pod) {
             self.queue.done(&entity.pod.uid);
-            return Some(Attempt::skipped(&entity));
+            return Attempt::skipped(&entity);
         }
         let mut record = self.records_decisions.then(Box::<DecisionRecord>::default);
         let mut shared = CycleState::default();
@@ -57,12 +69,7 @@ impl Scheduler {
                 record.selected = Some(Arc::clone(node));
             }
         }
-        Some(Attempt { pod, scheduler_name, attempts, outcome, record })
-    }
-
-    fn pop(&mut self, now: Timestamp) -> Option<QueuedEntity> {
-        let (queue, rules) = self.queue_and_rules(now);
-        queue.pop(now, &rules)
+        Attempt { pod, scheduler_name, attempts, outcome, record }
     }
 
     /// A pod that is being deleted, or was placed while it stood in the queue, is not tried.
@@ -85,7 +92,7 @@ impl Scheduler {
         self.cache.is_assumed(&pod.uid)
     }
 
-    fn require_indexes(&mut self, profile: usize, pod: &Pod) {
+    pub(super) fn require_indexes(&mut self, profile: usize, pod: &Pod) {
         let profile = &self.profiles[profile];
         let mut indexes = self.cache.indexes();
         for entry in &profile.filters {

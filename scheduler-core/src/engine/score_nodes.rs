@@ -55,7 +55,7 @@ impl Algorithm<'_> {
         Ok(())
     }
 
-    fn pre_score(&self, states: &mut ScoreStates, feasible: &[NodeIdx], shared: &CycleState) -> Result<()> {
+    pub(super) fn pre_score(&self, states: &mut ScoreStates, feasible: &[NodeIdx], shared: &CycleState) -> Result<()> {
         for &at in &self.profile.pre_score_order {
             let plugin = &self.profile.scores[at].plugin;
             plugin
@@ -91,7 +91,7 @@ impl Algorithm<'_> {
         }
     }
 
-    fn normalize_plugin(
+    pub(super) fn normalize_plugin(
         &self,
         plugin: &dyn DynScore,
         states: &ScoreStates,

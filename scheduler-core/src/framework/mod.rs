@@ -24,6 +24,7 @@ mod waiting;
 pub use binding::{BindStep, Binding, PreFlight, Step};
 pub use cycle::{ClusterView, Cycle, CycleState, Nominations};
 pub use effect::{CustomEffect, Effect, EffectError, EffectId, EffectKind, EventType, NominatedNode, PodCondition};
+pub(crate) use erased::ScoreSlot;
 pub use erased::{DynFilter, DynScore, FilterStates, PreFilterVerdict, ScoreStates};
 pub use event::{ActionType, ClusterEvent, EventFilter, EventResource, Hint};
 pub use extender::{Extender, ExtenderFilterResult};

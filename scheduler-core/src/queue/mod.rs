@@ -208,13 +208,23 @@ impl SchedulingQueue {
     pub fn pop(&mut self, now: Timestamp, rules: &dyn QueueRules) -> Option<QueuedEntity> {
         self.flush_backoff(now, rules);
         let slot = self.active.peek().or_else(|| self.backoff.peek())?;
+        Some(self.start(slot, now, rules))
+    }
+
+    /// As [`pop`](Self::pop), but this pod, whoever's turn it is; `None` if it does not wait, or is gated.
+    pub fn pop_pod(&mut self, uid: &str, now: Timestamp, rules: &dyn QueueRules) -> Option<QueuedEntity> {
+        let slot = *self.slots.get(uid)?;
+        (!self.entry(slot).entity.is_gated()).then(|| self.start(slot, now, rules))
+    }
+
+    fn start(&mut self, slot: Slot, now: Timestamp, rules: &dyn QueueRules) -> QueuedEntity {
         let mut entity = self.take(slot, rules);
         if entity.initial_attempt_timestamp.is_none() {
             entity.initial_attempt_timestamp = Some(now);
         }
         entity.attempts = entity.attempts.saturating_add(1);
         self.in_flight.start(Arc::clone(&entity.pod.uid));
-        Some(entity)
+        entity
     }
 
     /// The attempt is over for good: the pod is bound, or gone.

@@ -1,0 +1,238 @@
+//! The shapes of cluster and pods on which scheduling speed is compared; built from numbers alone, so always the same.
+
+use std::sync::Arc;
+
+use scheduler_core::config::KubeSchedulerConfiguration;
+use scheduler_core::engine::{Change, Options, Scheduler};
+use scheduler_core::model::{
+    Affinity, AffinityTerm, Container, Labels, Node, NodeSelectorTerm, Operator, Pod, PodPhase, PodResources,
+    PreferredSchedulingTerm, Requirement, Resources, Selector, Service, Taint, TaintEffect, Timestamp, Toleration,
+    TolerationOperator, TopologySpreadConstraint, UnsatisfiableAction,
+};
+
+/// Label of a node's name.
+const HOSTNAME: &str = "kubernetes.io/hostname";
+/// Label of a node's zone.
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+/// What the incoming pods ask for beyond CPU and memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// a: nothing more.
+    Basic,
+    /// b: node selector, toleration, preferred node affinity.
+    Selector,
+    /// c: a hard constraint over zones and a soft one over nodes.
+    Spread,
+    /// d: required anti-affinity over nodes within groups.
+    AntiAffinity,
+    /// e: a, b and c in turn.
+    Mixed,
+    /// f: a, with services that turn on the default spreading.
+    DefaultSpread,
+    /// Required affinity over zones to pods of the same app.
+    Affinity,
+}
+
+impl Shape {
+    /// All shapes.
+    pub const ALL: [Self; 7] = [
+        Self::Basic,
+        Self::Selector,
+        Self::Spread,
+        Self::AntiAffinity,
+        Self::Mixed,
+        Self::DefaultSpread,
+        Self::Affinity,
+    ];
+
+    /// Short name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Basic => "basic",
+            Self::Selector => "selector",
+            Self::Spread => "spread",
+            Self::AntiAffinity => "anti-affinity",
+            Self::Mixed => "mixed",
+            Self::DefaultSpread => "default-spread",
+            Self::Affinity => "affinity",
+        }
+    }
+}
+
+/// Node `i`: 32 CPUs, 128Gi, 110 pods; ten zones; half with ssd; one in twenty tainted.
+#[must_use]
+pub fn node(i: usize) -> Node {
+    let q = i / 10;
+    let name: Arc<str> = format!("node-{i:06}").into();
+    let disk = if q.is_multiple_of(2) { "ssd" } else { "hdd" };
+    let taint = Taint { key: "dedicated".into(), value: "gpu".into(), effect: TaintEffect::NoSchedule };
+    Node {
+        labels: [(HOSTNAME, &*name), (ZONE, &*format!("zone-{}", i % 10)), ("disktype", disk)].into_iter().collect(),
+        taints: if (i + q) % 20 == 7 { [taint].into() } else { Box::default() },
+        allocatable: Resources { milli_cpu: 32_000, memory: 128 << 30, pods: 110, ..Resources::default() },
+        name,
+        ..Node::default()
+    }
+}
+
+/// Bound pod `j` of a cluster of `n_nodes`.
+#[must_use]
+pub fn bound_pod(j: usize, n_nodes: usize) -> Pod {
+    let round = j / n_nodes;
+    Pod {
+        node_name: Some(format!("node-{:06}", j % n_nodes).into()),
+        phase: PodPhase::Running,
+        ..pod(
+            format!("old-{j:07}"),
+            format!("app-{}", (j / 10) % 100),
+            100 * (1 + (j + 7 * round) % 20),
+            128 * (1 + (j + round) % 16),
+        )
+    }
+}
+
+/// Incoming pod `k` of a shape.
+#[must_use]
+pub fn new_pod(shape: Shape, k: usize, n_nodes: usize) -> Pod {
+    let app = format!("app-{}", k % 10);
+    let mut pod = pod(format!("new-{k:07}"), app.clone(), 100 * (1 + k % 5), 256 * (1 + k % 4));
+    let own_app = Arc::new(selector("app", &app));
+    match shape {
+        Shape::Basic | Shape::DefaultSpread => {}
+        Shape::Selector => select(&mut pod),
+        Shape::Spread => spread(&mut pod, &own_app),
+        Shape::Mixed => match k % 3 {
+            0 => {}
+            1 => select(&mut pod),
+            _ => spread(&mut pod, &own_app),
+        },
+        Shape::AntiAffinity => {
+            let group = format!("anti-{}", k / (n_nodes / 2).clamp(1, 1000));
+            pod.labels = [("app", &*app), ("anti", &*group)].into_iter().collect();
+            pod.affinity = Some(Box::new(Affinity {
+                has_pod_affinity: true,
+                required_anti: [term(HOSTNAME, Arc::new(selector("anti", &group)))].into(),
+                ..Affinity::default()
+            }));
+        }
+        Shape::Affinity => {
+            pod.affinity = Some(Box::new(Affinity {
+                has_pod_affinity: true,
+                required_pod: [term(ZONE, own_app)].into(),
+                ..Affinity::default()
+            }));
+        }
+    }
+    pod
+}
+
+/// A scheduler that knows the nodes, `n_bound` bound pods, and (for the default spreading) the services.
+///
+/// # Panics
+/// Never: the default configuration is valid.
+#[must_use]
+pub fn cluster(shape: Shape, n_nodes: usize, n_bound: usize) -> Scheduler {
+    let registry = scheduler_core::plugins::registry();
+    let mut scheduler = Scheduler::new(&KubeSchedulerConfiguration::default(), &registry, Options::default())
+        .expect("the default configuration is valid");
+    for i in 0..n_nodes {
+        scheduler.handle(Change::Applied(node(i).into()), Timestamp::ZERO);
+    }
+    for j in 0..n_bound {
+        scheduler.handle(Change::Applied(bound_pod(j, n_nodes).into()), Timestamp::ZERO);
+    }
+    if shape == Shape::DefaultSpread {
+        for app in 0..10 {
+            let service = Service {
+                name: format!("app-{app}").into(),
+                namespace: "default".into(),
+                selector: Some([("app", format!("app-{app}").as_str())].into_iter().collect::<Labels>()),
+            };
+            scheduler.handle(Change::Applied(service.into()), Timestamp::ZERO);
+        }
+    }
+    scheduler
+}
+
+/// How many bound pods a cluster of this size has by default.
+#[must_use]
+pub fn default_bound(n_nodes: usize) -> usize {
+    (20 * n_nodes).min(20_000)
+}
+
+fn pod(name: String, app: String, milli_cpu: usize, mebibytes: usize) -> Pod {
+    let milli_cpu = i64::try_from(milli_cpu).unwrap_or(i64::MAX);
+    let memory = i64::try_from(mebibytes).unwrap_or(i64::MAX) << 20;
+    Pod {
+        uid: name.as_str().into(),
+        name: name.into(),
+        namespace: "default".into(),
+        scheduler_name: "default-scheduler".into(),
+        labels: [("app", app)].into_iter().collect(),
+        containers: [Container { name: "c".into(), image: "registry.k8s.io/pause:3.9".into(), init: false }].into(),
+        resources: PodResources {
+            requests: Resources { milli_cpu, memory, ..Resources::default() },
+            scoring_milli_cpu: milli_cpu,
+            scoring_memory: memory,
+            used_non_zero_milli_cpu: milli_cpu,
+            used_non_zero_memory: memory,
+            ..PodResources::default()
+        },
+        ..Pod::default()
+    }
+}
+
+fn select(pod: &mut Pod) {
+    pod.node_selector = [("disktype", "ssd")].into_iter().collect();
+    pod.tolerations = [Toleration {
+        key: "dedicated".into(),
+        operator: TolerationOperator::Equal,
+        value: "gpu".into(),
+        effect: Some(TaintEffect::NoSchedule),
+    }]
+    .into();
+    let term = NodeSelectorTerm {
+        match_expressions: [requirement(ZONE, &["zone-1", "zone-2"])].into(),
+        ..NodeSelectorTerm::default()
+    };
+    pod.affinity = Some(Box::new(Affinity {
+        preferred_node: [PreferredSchedulingTerm { weight: 10, term }].into(),
+        ..Affinity::default()
+    }));
+}
+
+fn spread(pod: &mut Pod, selector: &Arc<Selector>) {
+    let constraint = |topology_key: &str, when_unsatisfiable| TopologySpreadConstraint {
+        max_skew: 1,
+        topology_key: topology_key.into(),
+        when_unsatisfiable,
+        selector: Arc::clone(selector),
+        min_domains: 1,
+        honor_node_affinity: true,
+        honor_node_taints: false,
+    };
+    pod.topology_spread_constraints = [
+        constraint(ZONE, UnsatisfiableAction::DoNotSchedule),
+        constraint(HOSTNAME, UnsatisfiableAction::ScheduleAnyway),
+    ]
+    .into();
+}
+
+fn requirement(key: &str, values: &[&str]) -> Requirement {
+    Requirement { key: key.into(), operator: Operator::In, values: values.iter().map(|&value| value.into()).collect() }
+}
+
+fn selector(key: &str, value: &str) -> Selector {
+    Selector::All([requirement(key, &[value])].into())
+}
+
+fn term(topology_key: &str, selector: Arc<Selector>) -> AffinityTerm {
+    AffinityTerm {
+        namespaces: [Arc::from("default")].into(),
+        namespace_selector: Arc::default(),
+        selector,
+        topology_key: topology_key.into(),
+    }
+}

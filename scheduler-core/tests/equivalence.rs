@@ -1,0 +1,108 @@
+//! However the cluster came to be as it is, and whichever path decides: the verdicts and scores are the same.
+//! Incremental state ≡ rebuilt state, chunk methods ≡ node methods, one thread ≡ several.
+//!
+//! More histories: `PROPTEST_CASES=10000 cargo test -p scheduler-core --test equivalence --release`.
+
+mod equivalence_support;
+
+use std::collections::BTreeMap;
+
+use equivalence_support::world::World;
+use proptest::prelude::*;
+use rayon::ThreadPoolBuilder;
+use scheduler_core::engine::{Change, Examination, NodeVerdict, Outcome, Scheduler};
+use scheduler_core::model::{Pod, Timestamp};
+
+fn examine(scheduler: &mut Scheduler, pod: &Pod) -> Examination {
+    scheduler.examine(pod, Timestamp::ZERO, |_| ()).expect("the default profile serves the pod").0
+}
+
+/// Scores by node and plugin: raw and normalised.
+fn scores(examination: &Examination) -> Option<BTreeMap<(String, &'static str), (i64, i64)>> {
+    let scores = examination.scores.as_ref().ok()?;
+    let of = |at: usize, name: &str| {
+        scores.iter().map(move |s| ((name.to_owned(), s.plugin), (s.raw[at], s.normalized[at]))).collect::<Vec<_>>()
+    };
+    Some(examination.feasible.iter().enumerate().flat_map(|(at, name)| of(at, name)).collect())
+}
+
+proptest! {
+    #[test]
+    fn a_history_of_events_leaves_the_state_that_a_fresh_start_would(seed in any::<u64>()) {
+        let mut world = World::new(seed);
+        let mut lived = equivalence_support::scheduler();
+        for step in 0..60 {
+            for change in world.random_changes() {
+                lived.handle(change, Timestamp(step));
+            }
+            if step % 7 == 0 {
+                // Asks for indexes early, so that later events have to keep them.
+                examine(&mut lived, &world.random_new_pod());
+            }
+        }
+        let mut fresh = equivalence_support::scheduler();
+        for object in world.objects() {
+            fresh.handle(Change::Applied(object), Timestamp::ZERO);
+        }
+        for _ in 0..4 {
+            let pod = world.random_new_pod();
+            let (a, b) = (examine(&mut lived, &pod), examine(&mut fresh, &pod));
+            prop_assert_eq!(&a.error, &b.error);
+            prop_assert_eq!(&a.filter, &b.filter);
+            prop_assert_eq!(&a.filter_all, &b.filter_all);
+            prop_assert_eq!(&a.skip_score, &b.skip_score);
+            prop_assert_eq!(scores(&a), scores(&b));
+        }
+    }
+
+    #[test]
+    fn the_chunk_methods_decide_as_the_node_methods_do(seed in any::<u64>()) {
+        let mut world = World::new(seed);
+        let mut scheduler = equivalence_support::scheduler();
+        scheduler.record_decisions(true);
+        for _ in 0..40 {
+            for change in world.random_changes() {
+                scheduler.handle(change, Timestamp::ZERO);
+            }
+        }
+        let pool = ThreadPoolBuilder::new().num_threads(1).build().expect("one thread");
+        for _ in 0..4 {
+            let pod = world.random_new_pod();
+            let by_node = examine(&mut scheduler, &pod);
+            let uid = pod.uid.clone();
+            scheduler.handle(Change::Applied(pod.into()), Timestamp::ZERO);
+            let Some(attempt) = scheduler.schedule_pod(&uid, Timestamp::ZERO, &pool) else { continue };
+            let record = attempt.record.expect("records are kept");
+            if let Outcome::Error { message } = &attempt.outcome {
+                prop_assert!(false, "{}", message);
+            }
+            for (name, verdict) in record.nodes.iter().zip(&record.verdicts) {
+                let fits = by_node.filter.get(name).is_some_and(Option::is_none);
+                prop_assert_eq!(matches!(verdict, NodeVerdict::Feasible), fits, "{}", name);
+            }
+            if by_node.feasible.len() > 1 {
+                prop_assert_eq!(by_node.scores.as_ref().ok(), Some(&record.scores));
+                prop_assert_eq!(&by_node.totals, &record.totals);
+            }
+        }
+    }
+}
+
+#[test]
+fn several_threads_decide_as_one_does() {
+    let attempts = |n_threads| {
+        let mut world = World::new(7);
+        let mut scheduler = equivalence_support::scheduler();
+        for object in world.many_nodes(17_000) {
+            scheduler.handle(Change::Applied(object), Timestamp::ZERO);
+        }
+        let pool = ThreadPoolBuilder::new().num_threads(n_threads).build().expect("threads can be started");
+        let outcomes = (0..12).map(|_| {
+            let pod = world.random_new_pod();
+            scheduler.handle(Change::Applied(pod.into()), Timestamp::ZERO);
+            scheduler.schedule_one(Timestamp::ZERO, &pool).map(|attempt| attempt.outcome)
+        });
+        outcomes.collect::<Vec<_>>()
+    };
+    assert_eq!(attempts(1), attempts(3));
+}
