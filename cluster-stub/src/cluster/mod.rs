@@ -4,6 +4,7 @@
 mod api;
 mod error;
 mod host;
+mod leader_lease;
 mod options;
 mod service_range;
 
@@ -50,7 +51,7 @@ impl Cluster {
     /// # Errors
     /// [`StartError`], with nothing left running.
     pub async fn start(options: ClusterOptions) -> Result<Self, StartError> {
-        let api::Api { server, server_url, kubeconfig, lookup, connections, pki, stop, tasks } =
+        let api::Api { server, server_url, kubeconfig, lookup, connections, pki, stop, mut tasks } =
             api::start(&options).await?;
         let clients = {
             let server = server.clone();
@@ -66,6 +67,12 @@ impl Cluster {
             });
             controllers::start(clients.clone(), controller_options, options.story.clone())
         });
+        if options.controllers {
+            let client = clients("system:kube-controller-manager");
+            let holder = format!("{}_{}", host::name(), uuid::Uuid::new_v4());
+            let lease = leader_lease::hold(client, "kube-controller-manager", holder, stop.clone());
+            tasks.push(tokio::spawn(lease));
+        }
         let kubelets = options.kubelet.then(|| {
             let kubelet_options = KubeletOptions { nodes: options.nodes.clone(), ..KubeletOptions::default() };
             kubelet::start(clients.clone(), kubelet_options, options.story.clone())

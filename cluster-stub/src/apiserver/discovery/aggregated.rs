@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::legacy::foreign_group_version;
 use crate::apiserver::resources::Resource;
 
 /// A list of groups; each is its name, its versions (best first) and their resources.
@@ -44,11 +45,10 @@ fn entry(resource: &Resource) -> Value {
         let mut subresources: Vec<_> = resource.subresources.iter().collect();
         subresources.sort_by(|a, b| a.name.cmp(&b.name));
         let subresources = subresources.into_iter().map(|subresource| {
+            let (group, version) = foreign_group_version(resource, subresource);
             json!({
                 "subresource": subresource.name,
-                "responseKind": {
-                    "group": subresource.group, "version": subresource.version, "kind": subresource.kind,
-                },
+                "responseKind": {"group": group, "version": version, "kind": subresource.kind},
                 "verbs": subresource.verbs.names(),
             })
         });

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::apiserver::resources::{Resource, Verbs};
+use crate::apiserver::resources::{Resource, Subresource, Verbs};
 
 /// The document at `/api`.
 pub(super) fn api_versions(server_address: &str) -> Value {
@@ -49,7 +49,8 @@ pub(super) fn resource_list<'a>(
                 "kind": subresource.kind,
                 "verbs": subresource.verbs.names(),
             });
-            for (key, text) in [("group", &subresource.group), ("version", &subresource.version)] {
+            let (group, version) = foreign_group_version(resource, subresource);
+            for (key, text) in [("group", group), ("version", version)] {
                 if !text.is_empty() {
                     entry[key] = json!(text);
                 }
@@ -62,6 +63,12 @@ pub(super) fn resource_list<'a>(
     json!({
         "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources,
     })
+}
+
+/// Group and version of a subresource's kind where they are not the resource's own, else nothing.
+pub(super) fn foreign_group_version<'a>(resource: &Resource, subresource: &'a Subresource) -> (&'a str, &'a str) {
+    let own = subresource.group == resource.group && subresource.version == resource.version;
+    if own { ("", "") } else { (&subresource.group, &subresource.version) }
 }
 
 fn own(resource: &Resource) -> Map<String, Value> {

@@ -136,6 +136,7 @@ fn kind(plural: &'static str, name: &'static str, graceful: bool) -> Arc<Resourc
         columns: Arc::new(NameColumn([column])),
         strategy: Arc::new(Rules { graceful }),
         storage: plural.into(),
+        action: None,
     })
 }
 

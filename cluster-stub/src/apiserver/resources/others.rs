@@ -346,13 +346,15 @@ fn api_service() -> Resource {
 
 /// Questions to the server that are answered and not stored. Who answers them is the server's business.
 fn reviews() -> Vec<Resource> {
-    let review =
-        |group, plural, kind| Kind::new(group, "v1", plural, kind).verbs(Verbs::CREATE).cluster_scoped().build();
+    let review = |group, plural, kind| {
+        Kind::new(group, "v1", plural, kind).verbs(Verbs::CREATE).cluster_scoped().storage("").build()
+    };
     vec![
         review("authentication.k8s.io", "selfsubjectreviews", "SelfSubjectReview"),
         review("authentication.k8s.io", "tokenreviews", "TokenReview"),
         Kind::new("authorization.k8s.io", "v1", "localsubjectaccessreviews", "LocalSubjectAccessReview")
             .verbs(Verbs::CREATE)
+            .storage("")
             .build(),
         review("authorization.k8s.io", "selfsubjectaccessreviews", "SelfSubjectAccessReview"),
         review("authorization.k8s.io", "selfsubjectrulesreviews", "SelfSubjectRulesReview"),

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use http::header::{AUTHORIZATION, CACHE_CONTROL, HeaderValue};
-use http::{HeaderName, Request, Response, StatusCode};
+use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, HeaderValue};
+use http::{HeaderName, Method, Request, Response, StatusCode};
 use http_body::Body as HttpBody;
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
@@ -81,12 +81,16 @@ impl ApiServer {
             _ => HeaderValue::from_str(&uuid::Uuid::new_v4().to_string())
                 .unwrap_or_else(|_| HeaderValue::from_static("")),
         };
+        let head = request.method() == Method::HEAD;
         let answered = AssertUnwindSafe(self.guarded(request)).catch_unwind().await;
         let mut response = answered.unwrap_or_else(|_| {
             tracing::error!("a request made the API server panic");
             let what = "This request caused apiserver to panic. Look in the logs for details.";
             response::text(StatusCode::INTERNAL_SERVER_ERROR, what)
         });
+        if head {
+            response = without_body(response);
+        }
         let headers = response.headers_mut();
         headers.insert(AUDIT_ID, audit_id);
         headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
@@ -195,6 +199,16 @@ impl ApiServer {
             user: user.map(|user| user.name.as_str().into()),
         });
     }
+}
+
+/// The answer to HEAD: the length of the body, and no body.
+fn without_body(response: Response<Body>) -> Response<Body> {
+    let length = response.body().size_hint().exact();
+    let mut response = response.map(|_| Body::empty());
+    if let Some(length) = length {
+        response.headers_mut().insert(CONTENT_LENGTH, length.into());
+    }
+    response
 }
 
 fn attributes<'a>(info: &'a RequestInfo, user: &'a UserInfo) -> Attributes<'a> {
@@ -352,6 +366,14 @@ mod tests {
         let refused = send(&server, "/x", &[("authorization", "Bearer jane")], vec![0; 4 << 20]).await;
         assert_eq!(refused.0, 403, "authorization comes before the size of the body");
         assert_eq!(send(&server, "/x", &[admin], vec![0; 4 << 20]).await.0, 413);
+    }
+
+    #[tokio::test]
+    async fn head_answers_the_length_and_no_body() {
+        let request = Request::head("/x").header("authorization", "Bearer admin").body(Body::empty()).unwrap();
+        let response = server().oneshot(request).await.unwrap();
+        assert_eq!(response.headers()[CONTENT_LENGTH], "root ".len().to_string());
+        assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "");
     }
 
     #[tokio::test]
