@@ -59,13 +59,15 @@ impl Table {
         self.rows.retain(|row| wanted(&row.object));
     }
 
-    /// Sorts as `--sort-by=.metadata.creationTimestamp`; within one second, which is as fine as that field is, by the order of writing.
+    /// Sorts as `--sort-by=.metadata.creationTimestamp`; within one second, which is as fine as that field is, by the finer
+    /// time that the name of an event ends with, then by the order of writing.
     pub(crate) fn sort_by_creation(&mut self) {
         self.rows.sort_by_cached_key(|row| {
             let metadata = &row.object["metadata"];
-            let version =
-                metadata["resourceVersion"].as_str().and_then(|text| text.parse::<u64>().ok()).unwrap_or_default();
-            (metadata["creationTimestamp"].as_str().unwrap_or_default().to_owned(), version)
+            let text = |key: &str| metadata[key].as_str().unwrap_or_default();
+            let named_time = text("name").rsplit_once('.').and_then(|(_, hex)| u64::from_str_radix(hex, 16).ok());
+            let version = text("resourceVersion").parse::<u64>().unwrap_or_default();
+            (text("creationTimestamp").to_owned(), named_time, version)
         });
     }
 
@@ -116,8 +118,8 @@ mod tests {
         serde_json::from_value(json!({
             "columnDefinitions": [{"name": "Last Seen", "priority": 0}, {"name": "Source", "priority": 1}, {"name": "Message", "priority": 0}],
             "rows": [
-                {"cells": ["2s", "a", "second\nline"], "object": {"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "10"}}},
-                {"cells": ["3s", "b", "first"], "object": {"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "9"}}},
+                {"cells": ["2s", "a", "second\nline"], "object": {"metadata": {"name": "x.1f", "creationTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "9"}}},
+                {"cells": ["3s", "b", "first"], "object": {"metadata": {"name": "y.1e", "creationTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "10"}}},
             ],
         }))
         .expect("a table")

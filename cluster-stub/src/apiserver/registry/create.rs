@@ -91,6 +91,7 @@ impl Registry {
                 request.name = meta::text(&request.object, "name").to_string();
                 self.0.admission.validate(&mut request).await?;
                 std::mem::take(&mut request.warnings).into_iter().for_each(|warning| ctx.warn(warning));
+                self.tell_admitted(ctx, entry, &request.object);
             }
             let mut object = request.object.clone();
             let rollback = self.allocate(ctx, entry, &mut object, None).await?;

@@ -100,6 +100,21 @@ impl Registry {
         Ok(Ok(outcome.revision))
     }
 
+    /// Tells that the admission plugins let an object in.
+    pub(super) fn tell_admitted(&self, ctx: &RequestContext, entry: &Entry, object: &Value) {
+        self.0.story.tell(|| Step {
+            at: Instant::now(),
+            component: Component::ApiServer,
+            stage: "admission",
+            what: "defaulted, validated and admitted".to_string(),
+            kind: entry.resource.kind.to_string(),
+            namespace: meta::text(object, "namespace").to_string(),
+            name: meta::text(object, "name").to_string(),
+            resource_version: None,
+            user: Some(ctx.user.name.as_str().into()),
+        });
+    }
+
     fn tell_stored(&self, ctx: &RequestContext, entry: &Entry, object: &Value, what: &'static str) {
         self.0.story.tell(|| Step {
             at: Instant::now(),
