@@ -15,6 +15,8 @@ use crate::framework::{
 use crate::model::{Pod, PreemptionPolicy};
 
 mod candidates;
+#[cfg(test)]
+mod fast_path_tests;
 mod select;
 #[cfg(test)]
 mod tests;
