@@ -98,7 +98,7 @@ pub(super) fn dedup_owner_references(ctx: &RequestContext, object: &mut Value) {
 pub(super) fn is_released(object: &Value, old: &Value) -> bool {
     let finalizers = object["metadata"]["finalizers"].as_array().map_or(0, Vec::len);
     finalizers == 0
-        && old["metadata"]["deletionGracePeriodSeconds"] == 0
+        && old["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
         && !old["metadata"]["deletionTimestamp"].is_null()
 }
 
@@ -151,6 +151,7 @@ mod tests {
         let held = json!({"metadata": {"finalizers": ["f"]}});
         assert!(is_released(&free, &dying));
         assert!(!is_released(&held, &dying));
+        assert!(is_released(&free, &free), "no grace at all is none left");
         let graceful = json!({"metadata": {"deletionTimestamp": "d", "deletionGracePeriodSeconds": 30}});
         assert!(!is_released(&free, &graceful));
         assert!(!is_released(&free, &json!({"metadata": {}})));
