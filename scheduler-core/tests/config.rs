@@ -402,6 +402,7 @@ fn bad_fit_arguments_pass_while_the_plugin_is_off_as_upstream() {
 
 /// The recorded plugin lists of every golden case with a configuration, where the vectors are at hand.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a test reads its data")]
 fn recorded_plugin_lists_match() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     let mut n_compared = 0;

@@ -17,8 +17,10 @@ fn examine(scheduler: &mut Scheduler, pod: &Pod) -> Examination {
     scheduler.examine(pod, Timestamp::ZERO, |_| ()).expect("the default profile serves the pod").0
 }
 
-/// Scores by node and plugin: raw and normalised.
-fn scores(examination: &Examination) -> Option<BTreeMap<(String, &'static str), (i64, i64)>> {
+/// Raw and normalised scores by node and plugin.
+type Scores = BTreeMap<(String, &'static str), (i64, i64)>;
+
+fn scores(examination: &Examination) -> Option<Scores> {
     let scores = examination.scores.as_ref().ok()?;
     let of = |at: usize, name: &str| {
         scores.iter().map(move |s| ((name.to_owned(), s.plugin), (s.raw[at], s.normalized[at]))).collect::<Vec<_>>()

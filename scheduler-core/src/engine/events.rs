@@ -13,10 +13,10 @@ impl Scheduler {
     pub fn handle(&mut self, change: Change, now: Timestamp) {
         match change {
             Change::Applied(Object::Pod(pod)) if pod.is_terminal() => self.pod_gone(&pod, now),
-            Change::Applied(Object::Pod(pod)) if pod.node_name.is_some() => self.assigned_pod_applied(pod, now),
+            Change::Applied(Object::Pod(pod)) if pod.node_name.is_some() => self.assigned_pod_applied(&pod, now),
             Change::Applied(Object::Pod(pod)) => self.unassigned_pod_applied(pod, now),
             Change::Deleted(Object::Pod(pod)) => self.pod_gone(&pod, now),
-            Change::Applied(Object::Node(node)) => self.node_applied(node, now),
+            Change::Applied(Object::Node(node)) => self.node_applied(&node, now),
             Change::Deleted(Object::Node(node)) => self.node_deleted(&node, now),
             Change::Applied(object) => {
                 let old = self.objects.apply(&object);
@@ -44,20 +44,20 @@ impl Scheduler {
         self.advance_bindings_on(event, now);
     }
 
-    fn node_applied(&mut self, node: Arc<Node>, now: Timestamp) {
+    fn node_applied(&mut self, node: &Arc<Node>, now: Timestamp) {
         let snapshot = self.cache.snapshot();
         let old = snapshot.find(&node.name).map(|idx| Arc::clone(&snapshot.nodes[idx.slot()]));
-        self.cache.set_node(Arc::clone(&node));
+        self.cache.set_node(Arc::clone(node));
         let actions = match &old {
             None => vec![ActionType::ADD],
-            Some(old) => node_update_actions(old, &node),
+            Some(old) => node_update_actions(old, node),
         };
         for action in actions {
             let event = ClusterEvent {
                 resource: EventResource::Node,
                 action,
                 old: old.clone().map(Object::Node),
-                new: Some(Object::Node(Arc::clone(&node))),
+                new: Some(Object::Node(Arc::clone(node))),
             };
             self.move_all(&event, now);
         }
@@ -77,19 +77,19 @@ impl Scheduler {
         self.cache.remove_node(&node.name);
     }
 
-    fn assigned_pod_applied(&mut self, pod: Arc<Pod>, now: Timestamp) {
+    fn assigned_pod_applied(&mut self, pod: &Arc<Pod>, now: Timestamp) {
         let known = self.cache.pod(&pod.uid).map(|(known, _)| Arc::clone(known));
         let was_assigned = known.is_some() && !self.cache.is_assumed(&pod.uid);
-        self.cache.set_pod(Arc::clone(&pod));
+        self.cache.set_pod(Arc::clone(pod));
         let mut event = ClusterEvent {
             resource: EventResource::AssignedPod,
             action: ActionType::ADD,
             old: None,
-            new: Some(Object::Pod(Arc::clone(&pod))),
+            new: Some(Object::Pod(Arc::clone(pod))),
         };
         match known.filter(|_| was_assigned) {
             Some(old) => {
-                for action in pod_update_actions(&old, &pod) {
+                for action in pod_update_actions(&old, pod) {
                     event.action = action;
                     event.old = Some(Object::Pod(Arc::clone(&old)));
                     self.move_all(&event, now);

@@ -366,7 +366,8 @@ impl Affinities {
             }
             pods_exist &= self.affinity.count(snapshot, &term.topology_key, node.idx()) > 0;
         }
-        if !pods_exist && !(self.matches_self && self.affinity.is_empty()) {
+        let is_first = self.matches_self && self.affinity.is_empty();
+        if !(pods_exist || is_first) {
             return Some(REASON_AFFINITY);
         }
         let is_near = |term: &AffinityTerm| self.anti.count(snapshot, &term.topology_key, node.idx()) > 0;

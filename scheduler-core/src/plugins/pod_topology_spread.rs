@@ -164,7 +164,7 @@ impl Constraint {
     }
 
     /// Matching pods of each node that has some. An empty selector counts none.
-    pub(super) fn counted<'a>(&self, snapshot: &'a Snapshot) -> Vec<(NodeIdx, u32)> {
+    pub(super) fn counted(&self, snapshot: &Snapshot) -> Vec<(NodeIdx, u32)> {
         if self.count.selector.is_everything() {
             return Vec::new();
         }
@@ -179,6 +179,9 @@ impl Constraint {
             .collect()
     }
 }
+
+/// Whether node affinity and taints are honoured.
+type Policies = (bool, bool);
 
 /// Nodes, one bit a slot, whose pods count for a constraint: they have every key in question, and the policies hold.
 /// Constraints with equal policies share the mask.
@@ -197,7 +200,7 @@ pub(super) fn included_nodes(cycle: Cycle<'_>, constraints: &[Constraint], keys:
             }
         }
     }
-    let mut masks: Vec<((bool, bool), Arc<[u64]>)> = Vec::new();
+    let mut masks: Vec<(Policies, Arc<[u64]>)> = Vec::new();
     constraints
         .iter()
         .map(|constraint| {
@@ -328,10 +331,9 @@ impl Spread {
         }
         for (constraint, domains) in self.constraints.iter().zip(&mut self.domains) {
             // Terminating pods were not counted, yet count here; so does an empty selector.
-            if constraint.count.selector.matches(&pod.labels) && constraint.includes(cycle.pod, node.node()) {
-                if let Some(domain) = domain_of(cycle.snapshot, &constraint.topology_key, node.idx()) {
-                    domains.change(domain, by);
-                }
+            let counts = constraint.count.selector.matches(&pod.labels) && constraint.includes(cycle.pod, node.node());
+            if counts && let Some(domain) = domain_of(cycle.snapshot, &constraint.topology_key, node.idx()) {
+                domains.change(domain, by);
             }
         }
     }

@@ -49,6 +49,9 @@ struct Input {
     weight: i64,
 }
 
+/// An input with its columns: allocatable, used.
+type Resolved<'a> = (&'a Input, &'a [i64], &'a [i64]);
+
 /// The resources that a score of one pod looks at, resolved to columns.
 #[derive(Debug)]
 pub struct Inputs(SmallVec<[Input; 2]>);
@@ -124,7 +127,7 @@ impl AllocationScorer {
         nodes: &[NodeIdx],
         scores: &mut [i64],
     ) {
-        let resolved: SmallVec<[(&Input, &[i64], &[i64]); 2]> = inputs
+        let resolved: SmallVec<[Resolved<'_>; 2]> = inputs
             .0
             .iter()
             .map(|input| {

@@ -154,7 +154,7 @@ impl World {
     }
 
     fn random_affinity(&mut self, namespace: &Arc<str>) -> Affinity {
-        let mut terms = |world: &mut Self, n: usize| {
+        let terms = |world: &mut Self, n: usize| {
             (0..world.below(n + 1)).map(|_| world.random_term(namespace)).collect::<Vec<_>>()
         };
         let required_pod = if self.chance(4) { terms(self, 2) } else { Vec::new() };

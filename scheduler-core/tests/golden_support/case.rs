@@ -16,6 +16,7 @@ pub(crate) struct Suite {
 }
 
 impl Suite {
+    #[expect(clippy::disallowed_methods, reason = "a test reads its data")]
     pub(crate) fn read(path: &Path) -> Self {
         let bytes = std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let mut text = Vec::new();
