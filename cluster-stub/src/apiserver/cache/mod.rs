@@ -13,6 +13,7 @@ pub mod cursor;
 pub mod feed;
 pub mod labels;
 pub mod object;
+pub mod outline;
 pub mod storage;
 
 pub use cursor::{Cursor, CursorError};

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::labels::{self, Labels};
+use super::outline;
 use super::storage::StorageSpec;
 use crate::apiserver::codec::stored;
 use crate::apiserver::selector::{FieldSelector, LabelSelector};
@@ -36,8 +37,7 @@ impl CachedObject {
         let fields = if names.is_empty() {
             Box::default()
         } else {
-            let object: Value = serde_json::from_slice(stored).unwrap_or(Value::Null);
-            let values = spec.strategy.field_values(&object);
+            let values = spec.strategy.field_values(&outline::read(stored, names));
             names.iter().copied().zip(values.into_iter().map(String::into_boxed_str)).collect()
         };
         let labels = labels::read(stored);

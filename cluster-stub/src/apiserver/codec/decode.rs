@@ -8,7 +8,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use super::scalar;
+use super::{scalar, syntax};
 use crate::apiserver::schema::{Field, Schema, TypeIdx, TypeRef};
 
 /// What strict decoding has to say beside the object.
@@ -63,7 +63,7 @@ fn run(schema: &Schema, ty: &TypeRef, json: &[u8], fill: bool) -> Result<Decoded
     let value = Seed { state: &mut state, ty, owner: None }
         .deserialize(&mut deserializer)
         .and_then(|value| deserializer.end().map(|()| value))
-        .map_err(|error| DecodeError::Syntax(error.to_string()))?;
+        .map_err(|_| DecodeError::Syntax(syntax::fault(json)))?;
     state.finish(value)
 }
 
@@ -72,7 +72,16 @@ fn run(schema: &Schema, ty: &TypeRef, json: &[u8], fill: bool) -> Result<Decoded
 /// # Errors
 /// [`DecodeError::Type`] in Go's words.
 pub fn conform(schema: &Schema, root: TypeIdx, value: &Value) -> Result<Decoded, DecodeError> {
-    conform_as(schema, root, value, true)
+    conform_as(root, value, State::new(schema, true))
+}
+
+/// The same with the words of the converter that upstream uses for strategic merge patches.
+///
+/// # Errors
+/// [`DecodeError::Type`]. Upstream: apimachinery v1.36.2 `pkg/runtime/converter.go` fromUnstructured.
+pub fn conform_unstructured(schema: &Schema, root: TypeIdx, value: &Value) -> Result<Decoded, DecodeError> {
+    let state = State { unstructured: true, ..State::new(schema, true) };
+    conform_as(root, value, state)
 }
 
 /// The same for what a client states, without putting structs in.
@@ -80,12 +89,11 @@ pub fn conform(schema: &Schema, root: TypeIdx, value: &Value) -> Result<Decoded,
 /// # Errors
 /// [`DecodeError::Type`] in Go's words.
 pub fn conform_stated(schema: &Schema, root: TypeIdx, value: &Value) -> Result<Decoded, DecodeError> {
-    conform_as(schema, root, value, false)
+    conform_as(root, value, State::new(schema, false))
 }
 
-fn conform_as(schema: &Schema, root: TypeIdx, value: &Value, fill: bool) -> Result<Decoded, DecodeError> {
+fn conform_as<'s>(root: TypeIdx, value: &Value, mut state: State<'s>) -> Result<Decoded, DecodeError> {
     let ty = TypeRef::Object(root);
-    let mut state = State::new(schema, fill);
     let value = Seed { state: &mut state, ty: &ty, owner: None }
         .deserialize(value)
         .map_err(|error| DecodeError::Syntax(error.to_string()))?;
@@ -102,11 +110,21 @@ struct State<'s> {
     failure: Option<String>,
     /// Whether structs that Go never leaves out are put in.
     fill: bool,
+    /// Whether type errors have the converter's words instead of the decoder's.
+    unstructured: bool,
 }
 
 impl<'s> State<'s> {
     fn new(schema: &'s Schema, fill: bool) -> State<'s> {
-        State { schema, fields: Vec::new(), path: String::new(), strict: Vec::new(), failure: None, fill }
+        State {
+            schema,
+            fields: Vec::new(),
+            path: String::new(),
+            strict: Vec::new(),
+            failure: None,
+            fill,
+            unstructured: false,
+        }
     }
 
     fn finish(self, value: Option<Value>) -> Result<Decoded, DecodeError> {
@@ -151,6 +169,11 @@ struct Seed<'a, 's> {
 
 impl Seed<'_, '_> {
     fn mismatch(&mut self, found: &str) {
+        if self.state.unstructured
+            && let Some(text) = self.unconvertible(found)
+        {
+            return self.state.fail(text);
+        }
         let wanted = match self.ty {
             // These decode themselves: Go's error does not know the field.
             TypeRef::IntOrString => {
@@ -170,6 +193,35 @@ impl Seed<'_, '_> {
             None => format!("json: cannot unmarshal {found} into Go value of type {wanted}"),
         };
         self.state.fail(text);
+    }
+
+    /// What upstream's converter says to a value of a wrong type; `None` where the type decodes itself.
+    fn unconvertible(&self, found: &str) -> Option<String> {
+        let found = match found.split_once(' ') {
+            _ if found == "array" => "slice",
+            _ if found == "object" => "map",
+            Some(("number", digits)) if digits.contains(['.', 'e', 'E']) => "float64",
+            _ if found.starts_with("number") => "int64",
+            _ => found,
+        };
+        let scalar = |name: &str, convertible: &str| {
+            if found == convertible {
+                format!("cannot convert {found} to {name}")
+            } else {
+                format!("unrecognized type: {name}")
+            }
+        };
+        Some(match self.ty {
+            TypeRef::Map(_) => format!("cannot restore map from {found}"),
+            TypeRef::List(_) => format!("cannot restore slice from {found}"),
+            TypeRef::Object(_) => format!("cannot restore struct from: {found}"),
+            TypeRef::String => scalar("string", "int64"),
+            TypeRef::Int32 => scalar("int32", "float64"),
+            TypeRef::Int64 => scalar("int64", "float64"),
+            TypeRef::Bool => scalar("bool", ""),
+            TypeRef::Double => scalar("float64", ""),
+            _ => return None,
+        })
     }
 
     fn number(&mut self, number: Number) -> Option<Value> {

@@ -5,4 +5,5 @@ pub mod proto;
 mod proto_wire;
 pub mod scalar;
 pub mod stored;
+pub mod syntax;
 pub mod yaml;

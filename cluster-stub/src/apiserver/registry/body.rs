@@ -8,7 +8,7 @@ use super::options::FieldValidation;
 use super::{Entry, Registry};
 use crate::apiserver::codec::decode::{Decoded, decode_type};
 use crate::apiserver::codec::proto::{self, Envelope};
-use crate::apiserver::codec::yaml;
+use crate::apiserver::codec::{syntax, yaml};
 use crate::apiserver::schema::{TypeIdx, TypeRef};
 use crate::apiserver::status::ApiError;
 
@@ -130,7 +130,9 @@ fn type_of(body: &[u8], expected: Expected<'_>) -> Result<(String, String), ApiE
         Ok(meta) => meta,
         Err(error) if error.is_data() => TypeMeta { kind: None, api_version: None },
         Err(error) => {
-            return Err(ApiError::bad_request(format!("couldn't get version/kind; json parse error: {error}")));
+            tracing::trace!(%error, "a body that is no JSON");
+            let why = syntax::fault(body);
+            return Err(ApiError::bad_request(format!("couldn't get version/kind; json parse error: {why}")));
         }
     };
     let or = |text: Option<String>, default: &str| text.filter(|text| !text.is_empty()).unwrap_or(default.to_string());

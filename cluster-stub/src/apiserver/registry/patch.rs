@@ -10,8 +10,10 @@ use super::update::{Change, Changed, Place, check_name, reset_fields};
 use super::write::Written;
 use super::{Entry, Registry, media, meta};
 use crate::apiserver::apply::{self, managed};
-use crate::apiserver::codec::decode::{DecodeError, Decoded, conform, conform_stated, decode_stated};
-use crate::apiserver::codec::yaml;
+use crate::apiserver::codec::decode::{
+    DecodeError, Decoded, conform, conform_stated, conform_unstructured, decode_stated,
+};
+use crate::apiserver::codec::{syntax, yaml};
 use crate::apiserver::patch::{PatchError, json_patch, merge, strategic};
 use crate::apiserver::status::{ApiError, Qualified};
 use crate::apiserver::validation::{FieldError, Path};
@@ -74,7 +76,10 @@ impl Registry {
         let info = &ctx.info;
         let compute = &mut |live: &Value| {
             let patched = self.patched(ctx, entry, &patch, live)?;
-            let mut object = self.conformed(ctx, entry, patched)?;
+            let mut object = match &patch {
+                Patch::Strategic(patch) => self.conformed_to_patch(ctx, entry, patched, patch)?,
+                Patch::Json(_) | Patch::Merge(_) => self.conformed(ctx, entry, patched)?,
+            };
             entry.resource.strategy.apply_defaults(&mut object);
             check_name(entry, &mut object, &info.namespace, &info.name)?;
             managed::track_update(&writer, Some(live), &mut object, &reset);
@@ -111,6 +116,25 @@ impl Registry {
             ApiError::invalid(Qualified { group: "", name: "" }, "", &[error])
         };
         let decoded = conform(&self.0.schema, ty, &patched).map_err(|error| refuse(&error.to_string()))?;
+        ctx.check_strict(decoded, |why| refuse(&format!("strict decoding error: {why}")))
+    }
+
+    /// The same for a strategic merge patch, whose failures show the patch instead of the object.
+    fn conformed_to_patch(
+        &self,
+        ctx: &RequestContext,
+        entry: &Entry,
+        patched: Value,
+        patch: &Value,
+    ) -> Result<Value, ApiError> {
+        let Some(ty) = entry.ty else {
+            return Ok(patched);
+        };
+        let refuse = |why: &str| {
+            let error = FieldError::invalid(&Path::root("patch"), go_text(patch), why);
+            ApiError::invalid(Qualified { group: "", name: "" }, "", &[error])
+        };
+        let decoded = conform_unstructured(&self.0.schema, ty, &patched).map_err(|error| refuse(&error.to_string()))?;
         ctx.check_strict(decoded, |why| refuse(&format!("strict decoding error: {why}")))
     }
 
@@ -243,6 +267,20 @@ fn read_patch(ctx: &RequestContext, patch_type: PatchType, body: &[u8]) -> Resul
         PatchType::Strategic | PatchType::Apply => serde_json::from_slice::<serde_json::Map<String, Value>>(body)
             .map(|patch| Patch::Strategic(Value::Object(patch)))
             .map_err(undecodable),
+    }
+}
+
+/// A value as Go's `%+v` prints it: `map[a:1 b:[x y]]`.
+fn go_text(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_string(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => format!("[{}]", items.iter().map(go_text).collect::<Vec<_>>().join(" ")),
+        Value::Object(members) => {
+            let members: Vec<String> = members.iter().map(|(key, value)| format!("{key}:{}", go_text(value))).collect();
+            format!("map[{}]", members.join(" "))
+        }
+        other => other.to_string(),
     }
 }
 
