@@ -248,10 +248,16 @@ impl Registry {
 }
 
 fn read_patch(ctx: &RequestContext, patch_type: PatchType, body: &[u8]) -> Result<Patch, ApiError> {
-    let undecodable = |error: serde_json::Error| {
-        let prefix =
-            if ctx.options.field_validation == FieldValidation::Ignore { "" } else { "error decoding patch: " };
-        ApiError::bad_request(format!("{prefix}{error}"))
+    let undecodable = |_: serde_json::Error| {
+        let checked = ctx.options.field_validation != FieldValidation::Ignore && patch_type == PatchType::Merge;
+        let prefix = if checked { "error decoding patch: " } else { "" };
+        let why = match serde_json::from_slice(body) {
+            Ok(value) => {
+                format!("json: cannot unmarshal {} into Go value of type map[string]interface {{}}", json_kind(&value))
+            }
+            Err(_) => syntax::fault(body),
+        };
+        ApiError::bad_request(format!("{prefix}{why}"))
     };
     match patch_type {
         PatchType::Json => {
@@ -267,6 +273,18 @@ fn read_patch(ctx: &RequestContext, patch_type: PatchType, body: &[u8]) -> Resul
         PatchType::Strategic | PatchType::Apply => serde_json::from_slice::<serde_json::Map<String, Value>>(body)
             .map(|patch| Patch::Strategic(Value::Object(patch)))
             .map_err(undecodable),
+    }
+}
+
+/// What Go's decoder calls a value.
+fn json_kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
     }
 }
 
