@@ -120,8 +120,8 @@ pub(crate) fn main(registry: Registry) -> ExitCode {
 
 fn start_logging(verbose: u8) {
     let default = match verbose {
-        0 => "warn,kube_client=error,kube_runtime=error",
-        1 => "info,kube_client=warn",
+        0 => "warn,kube_client=off,kube_runtime=off",
+        1 => "info,kube_client=off,kube_runtime=off",
         _ => "debug,hyper=info,rustls=info,h2=info,tower=info",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));

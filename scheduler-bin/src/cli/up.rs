@@ -13,6 +13,7 @@ use serde_json::json;
 
 use super::nodes::NodeFlags;
 use super::{EXIT_CODES, Failure, Output, run, termination};
+use crate::live::LiveError;
 use crate::offline::{Offline, OfflineError, OfflineOptions, write_private};
 
 #[derive(Args)]
@@ -83,6 +84,7 @@ impl Up {
         let node_names: Vec<_> = options.nodes.iter().filter_map(|node| node.metadata.name.clone()).collect();
         let mut offline = Offline::start(&registry, options).await.map_err(|error| match error {
             OfflineError::Cluster(error) if error.is_bad_input() => Failure::bad_input(error),
+            OfflineError::Scheduler(error @ LiveError::Configuration(_)) => Failure::bad_input(error),
             other => Failure::failed(other),
         })?;
 

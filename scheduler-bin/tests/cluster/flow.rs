@@ -49,6 +49,23 @@ async fn unschedulable(pods: &Api<Pod>, name: &str) -> Result<(String, String)> 
     .await
 }
 
+/// Waits until so many nodes take pods: they register a moment after the API server is ready.
+async fn nodes_ready(client: &Client, n_nodes: usize) -> Result<()> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    eventually("the nodes are ready", || async {
+        let nodes = nodes.list(&ListParams::default()).await?.items;
+        let untainted =
+            |node: &&Node| node.spec.as_ref().is_none_or(|spec| spec.taints.as_deref().unwrap_or_default().is_empty());
+        let conditions =
+            |node: &Node| node.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
+        let is_ready = |node: &&Node| {
+            conditions(node).iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+        };
+        Ok((nodes.iter().filter(untainted).filter(is_ready).count() == n_nodes).then_some(()))
+    })
+    .await
+}
+
 async fn events(client: &Client, regarding: &str) -> Result<Vec<Event>> {
     let events: Api<Event> = Api::default_namespaced(client.clone());
     Ok(events.list(&ListParams::default().fields(&format!("involvedObject.name={regarding}"))).await?.items)
@@ -131,6 +148,7 @@ async fn a_deployment_becomes_running_pods_on_nodes_and_leaves_the_usual_events(
 async fn a_pod_that_fits_nowhere_waits_with_the_exact_message_and_runs_when_a_node_changes() -> Result<()> {
     let up = Up::start(&[])?;
     let client = up.client().await?;
+    nodes_ready(&client, 3).await?;
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
     pods.create(&PostParams::default(), &pod("big", asking("6"))?).await?;
     let (reason, message) = unschedulable(&pods, "big").await?;
@@ -181,6 +199,7 @@ async fn a_thousand_pods_are_each_bound_once_and_no_node_is_overcommitted() -> R
     let up = Up::start(&["--nodes", "10", "--cpu", "10", "--pods", "200"])?;
     let client = up.client().await?;
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    nodes_ready(&client, 10).await?;
     // 10 nodes of 10 CPU take 1 000 pods of 100m exactly.
     let create = |index: usize| {
         let pods = pods.clone();
