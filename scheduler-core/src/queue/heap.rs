@@ -1,10 +1,10 @@
-//! A binary heap of entity slots that can also remove from the middle. The order is passed to each call; entities are not here.
+//! A binary heap of entity slots that removes from the head and from the middle. The order is passed to each call; entities are not here.
 
 use rustc_hash::FxHashMap;
 
 use super::Slot;
 
-/// Push, pop, remove and re-order in O(log n); membership in O(1).
+/// Push, remove and re-order in O(log n); membership in O(1).
 #[derive(Debug, Default)]
 pub(super) struct Heap {
     items: Vec<Slot>,
@@ -21,6 +21,7 @@ impl Heap {
     }
 
     /// In no particular order.
+    #[cfg(test)]
     pub(super) fn iter(&self) -> impl Iterator<Item = Slot> + '_ {
         self.items.iter().copied()
     }
@@ -32,6 +33,7 @@ impl Heap {
         self.sift_up(at, &less);
     }
 
+    #[cfg(test)]
     pub(super) fn pop(&mut self, less: impl Fn(Slot, Slot) -> bool) -> Option<Slot> {
         let head = self.peek()?;
         self.remove(head, less);

@@ -41,6 +41,7 @@ impl InFlight {
         self.flights.get_mut(uid)
     }
 
+    #[cfg(test)]
     pub(super) fn uids(&self) -> impl Iterator<Item = &Arc<str>> {
         self.flights.keys()
     }
