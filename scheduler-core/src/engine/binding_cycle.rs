@@ -318,10 +318,12 @@ impl Scheduler {
     }
 
     /// The pod is being deleted, or is gone: its node is free at once. What is under way ends by its own result.
-    pub(super) fn abandon_binding(&mut self, uid: &Arc<str>) {
+    pub(super) fn abandon_binding(&mut self, uid: &Arc<str>, now: Timestamp) {
         self.waiting.remove(uid);
-        if self.bindings.get(uid).is_some_and(|cycle| cycle.stage == Stage::Permit) {
-            self.bindings.remove(uid);
+        if self.bindings.get(uid).is_some_and(|cycle| cycle.stage == Stage::Permit)
+            && let Some(mut cycle) = self.bindings.remove(uid)
+        {
+            self.unreserve_and_forget(cycle.profile, &mut cycle.binding, now);
             self.queue.done(uid);
         }
     }

@@ -154,7 +154,7 @@ impl Scheduler {
             }
         }
         if let Some(old) = self.cache.remove_pod(uid) {
-            self.abandon_binding(&Arc::clone(uid));
+            self.abandon_binding(uid, now);
             self.move_all(&assigned_pod_deleted(old), now);
         }
     }
@@ -162,7 +162,7 @@ impl Scheduler {
     /// A pod on its way to a node is being deleted: the node is free at once. Upstream: `handleAssumedPodDeletion`.
     fn assumed_pod_deleted(&mut self, uid: &Arc<str>, now: Timestamp) {
         let Some(pod) = self.cache.remove_pod(uid) else { return };
-        self.abandon_binding(uid);
+        self.abandon_binding(uid, now);
         self.move_all(&assigned_pod_deleted(pod), now);
     }
 

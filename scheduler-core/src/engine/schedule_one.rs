@@ -25,6 +25,7 @@ impl Scheduler {
     /// Tries the pod whose turn it is; `None` when none waits. `pool` is used for large clusters only.
     pub fn schedule_one(&mut self, now: Timestamp, pool: &rayon::ThreadPool) -> Option<Attempt> {
         let (queue, rules) = self.queue_and_rules(now);
+        queue.tick(now, &rules);
         let entity = queue.pop(now, &rules)?;
         Some(self.attempt(entity, now, pool))
     }
@@ -69,6 +70,8 @@ impl Scheduler {
                 record.selected = Some(Arc::clone(node));
             }
         }
+        // A Permit plugin may have let other pods go in this cycle.
+        self.advance_waiting(now);
         Attempt { pod, scheduler_name, attempts, outcome, record }
     }
 
