@@ -1,8 +1,10 @@
 //! Puts the API server together and starts it: keys, store, authorizers, registry, documents, listener, first objects.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::task::JoinHandle;
@@ -29,7 +31,12 @@ use crate::apiserver::server::{ApiServer, ApiServerConfig, Listener, kubeconfig}
 use crate::apiserver::tls::{Pki, PkiError, server_config};
 use crate::store::durable::DurableStore;
 use crate::store::memory::MemoryStore;
+use crate::store::recovery::OpenError;
 use crate::store::{Store, compactor};
+
+/// How often a locked data directory is tried again, and after what pause.
+const LOCK_ATTEMPTS: u32 = 20;
+const LOCK_PAUSE: Duration = Duration::from_millis(25);
 
 /// A running API server with what the cluster keeps of it.
 pub(super) struct Api {
@@ -39,6 +46,7 @@ pub(super) struct Api {
     pub(super) lookup: Lookup,
     pub(super) connections: Arc<Connections>,
     pub(super) pki: Pki,
+    pub(super) store: Weak<dyn Store>,
     pub(super) stop: CancellationToken,
     pub(super) tasks: Vec<JoinHandle<()>>,
 }
@@ -51,8 +59,9 @@ pub(super) async fn start(options: &ClusterOptions) -> Result<Api, StartError> {
     let token_file = options.token_auth_file.as_deref().map(TokenFile::open).transpose()?.unwrap_or_default();
     let store: Arc<dyn Store> = match &options.data_dir {
         None => Arc::new(MemoryStore::new()),
-        Some(dir) => Arc::new(DurableStore::open(&dir.join("store"))?),
+        Some(dir) => Arc::new(open(&dir.join("store")).await?),
     };
+    let weak_store = Arc::downgrade(&store);
     let pki = match &options.data_dir {
         None => Pki::in_memory(now)?,
         Some(dir) => Pki::open(&dir.join("pki"), now)?,
@@ -154,7 +163,18 @@ pub(super) async fn start(options: &ClusterOptions) -> Result<Api, StartError> {
     let admin = pki.issue_admin(now).map_err(|error: PkiError| StartError::Pki(error))?;
     let kubeconfig = kubeconfig("plimsoll", &server_url, pki.cluster_authority().certificate_pem(), &admin);
     stop_on_error.disarm();
-    Ok(Api { server, server_url, kubeconfig, lookup, connections, pki, stop, tasks })
+    Ok(Api { server, server_url, kubeconfig, lookup, connections, pki, store: weak_store, stop, tasks })
+}
+
+/// Opens the store in `dir`. A process that is just ending may hold it a moment longer.
+async fn open(dir: &Path) -> Result<DurableStore, OpenError> {
+    for _ in 0..LOCK_ATTEMPTS {
+        match DurableStore::open(dir) {
+            Err(OpenError::Locked { .. }) => tokio::time::sleep(LOCK_PAUSE).await,
+            opened => return opened,
+        }
+    }
+    DurableStore::open(dir)
 }
 
 async fn until(stop: CancellationToken, work: impl Future<Output = ()>) {

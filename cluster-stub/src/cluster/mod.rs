@@ -8,6 +8,9 @@ mod leader_lease;
 mod options;
 mod service_range;
 
+use std::sync::Weak;
+use std::time::Duration;
+
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -20,6 +23,11 @@ use crate::apiserver::lookup::Lookup;
 use crate::apiserver::server::ApiServer;
 use crate::controllers::{self, ControllerOptions, Controllers, SigningCa};
 use crate::kubelet::{self, FLEET_IDENTITY, KubeletOptions, Kubelets};
+use crate::store::Store;
+
+/// How often `shutdown` looks whether the store was let go of, and after what pause.
+const RELEASE_ATTEMPTS: u32 = 200;
+const RELEASE_PAUSE: Duration = Duration::from_millis(10);
 
 /// A running cluster. [`Cluster::shutdown`] ends it in order; dropping it leaves the rest to the runtime.
 ///
@@ -32,12 +40,12 @@ use crate::kubelet::{self, FLEET_IDENTITY, KubeletOptions, Kubelets};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 pub struct Cluster {
     server: ApiServer,
     server_url: String,
     kubeconfig: String,
     lookup: Lookup,
+    store: Weak<dyn Store>,
     stop: CancellationToken,
     tasks: Vec<JoinHandle<()>>,
     controllers: Option<Controllers>,
@@ -51,7 +59,7 @@ impl Cluster {
     /// # Errors
     /// [`StartError`], with nothing left running.
     pub async fn start(options: ClusterOptions) -> Result<Self, StartError> {
-        let api::Api { server, server_url, kubeconfig, lookup, connections, pki, stop, mut tasks } =
+        let api::Api { server, server_url, kubeconfig, lookup, connections, pki, store, stop, mut tasks } =
             api::start(&options).await?;
         let clients = {
             let server = server.clone();
@@ -81,7 +89,7 @@ impl Cluster {
             // The slot is empty: this is the only place that fills it.
             let _ = connections.logs.set(kubelets.log_source());
         }
-        Ok(Cluster { server, server_url, kubeconfig, lookup, stop, tasks, controllers, kubelets })
+        Ok(Cluster { server, server_url, kubeconfig, lookup, store, stop, tasks, controllers, kubelets })
     }
 
     /// Where the API server listens, e.g. `https://127.0.0.1:6443`.
@@ -119,7 +127,22 @@ impl Cluster {
             // A task that panicked has nothing left to end.
             let _ = task.await;
         }
-        self.lookup.clear();
+        let store = self.store.clone();
+        drop(self);
+        // Tasks that were aborted let go of the store when the runtime gets to them.
+        for _ in 0..RELEASE_ATTEMPTS {
+            if store.strong_count() == 0 {
+                return;
+            }
+            tokio::time::sleep(RELEASE_PAUSE).await;
+        }
+        tracing::debug!("a client of the cluster still holds the store");
+    }
+}
+
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cluster").field("server_url", &self.server_url).finish_non_exhaustive()
     }
 }
 

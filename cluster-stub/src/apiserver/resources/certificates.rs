@@ -101,7 +101,7 @@ fn validate(object: &Value, out: &mut Vec<FieldError>) {
     let list = SPEC.child("usages");
     let usages = spec.texts("usages");
     if usages.is_empty() {
-        out.push(FieldError::required(&list, "usages is required"));
+        out.push(FieldError::required(&list, ""));
     }
     for (index, usage) in usages.iter().enumerate() {
         if !USAGES.contains(usage) {
