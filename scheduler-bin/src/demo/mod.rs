@@ -107,7 +107,7 @@ async fn act(
 
     let start = Instant::now();
     let writer = Writer::new(options.json);
-    writer.opening(&offline.cluster.server_url(), &options.nodes, &options.documents)?;
+    writer.opening(offline.cluster.server_url(), &options.nodes, &options.documents)?;
     let (finish, finished) = oneshot::channel();
     let cast = Arc::new(Cast::new(&options.documents, LEARNER));
     let narrator = tokio::spawn(narrate(writer, Arc::clone(&cast), start, heard, finished));

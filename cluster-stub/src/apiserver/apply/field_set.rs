@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 /// A tree of path elements; a node is in the set when `member` is true. Elements are spelled as in FieldsV1: `f:name`,
 /// `k:{"name":"a"}`, `v:"x"`, `i:0`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FieldSet {
+pub(super) struct FieldSet {
     /// Whether the path to this node is in the set.
     pub member: bool,
     children: BTreeMap<Box<str>, FieldSet>,
@@ -18,34 +18,34 @@ pub struct FieldSet {
 
 impl FieldSet {
     /// The set of the empty path: a leaf.
-    pub fn leaf() -> FieldSet {
+    pub(super) fn leaf() -> FieldSet {
         FieldSet { member: true, children: BTreeMap::new() }
     }
 
     /// Whether no path is in the set.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         !self.member && self.children.values().all(FieldSet::is_empty)
     }
 
     /// The subtree at an element.
-    pub fn child(&self, element: &str) -> Option<&FieldSet> {
+    pub(super) fn child(&self, element: &str) -> Option<&FieldSet> {
         self.children.get(element)
     }
 
     /// The elements below this node with their subtrees.
-    pub fn children(&self) -> impl Iterator<Item = (&str, &FieldSet)> {
+    pub(super) fn children(&self) -> impl Iterator<Item = (&str, &FieldSet)> {
         self.children.iter().map(|(element, child)| (element.as_ref(), child))
     }
 
     /// Puts a subtree in; an empty one is left out.
-    pub fn insert(&mut self, element: impl Into<Box<str>>, child: FieldSet) {
+    pub(super) fn insert(&mut self, element: impl Into<Box<str>>, child: FieldSet) {
         if !child.is_empty() {
             self.children.insert(element.into(), child);
         }
     }
 
     /// Whether a path is in the set.
-    pub fn has(&self, path: &[Box<str>]) -> bool {
+    pub(super) fn has(&self, path: &[Box<str>]) -> bool {
         match path.split_first() {
             None => self.member,
             Some((first, rest)) => self.child(first).is_some_and(|child| child.has(rest)),
@@ -53,7 +53,7 @@ impl FieldSet {
     }
 
     /// Takes a path out.
-    pub fn remove(&mut self, path: &[&str]) {
+    pub(super) fn remove(&mut self, path: &[&str]) {
         match path.split_first() {
             None => self.member = false,
             Some((first, rest)) => {
@@ -68,13 +68,13 @@ impl FieldSet {
     }
 
     /// Takes everything at and below an element out.
-    pub fn remove_tree(&mut self, element: &str) {
+    pub(super) fn remove_tree(&mut self, element: &str) {
         self.children.remove(element);
     }
 
     /// Paths in either set.
     #[must_use]
-    pub fn union(&self, other: &FieldSet) -> FieldSet {
+    pub(super) fn union(&self, other: &FieldSet) -> FieldSet {
         let mut union = self.clone();
         union.member |= other.member;
         for (element, child) in &other.children {
@@ -86,7 +86,7 @@ impl FieldSet {
 
     /// Paths in this set but not in the other.
     #[must_use]
-    pub fn difference(&self, other: &FieldSet) -> FieldSet {
+    pub(super) fn difference(&self, other: &FieldSet) -> FieldSet {
         let mut left = FieldSet { member: self.member && !other.member, children: BTreeMap::new() };
         for (element, child) in &self.children {
             match other.children.get(element) {
@@ -99,7 +99,7 @@ impl FieldSet {
 
     /// Paths in both sets.
     #[must_use]
-    pub fn intersection(&self, other: &FieldSet) -> FieldSet {
+    pub(super) fn intersection(&self, other: &FieldSet) -> FieldSet {
         let mut both = FieldSet { member: self.member && other.member, children: BTreeMap::new() };
         for (element, child) in &self.children {
             if let Some(present) = other.children.get(element) {
@@ -110,7 +110,7 @@ impl FieldSet {
     }
 
     /// Every path of the set, in order.
-    pub fn paths(&self) -> Vec<Vec<Box<str>>> {
+    pub(super) fn paths(&self) -> Vec<Vec<Box<str>>> {
         let mut paths = Vec::new();
         self.collect(&mut Vec::new(), &mut paths);
         paths
@@ -128,7 +128,7 @@ impl FieldSet {
     }
 
     /// FieldsV1.
-    pub fn to_value(&self) -> Value {
+    pub(super) fn to_value(&self) -> Value {
         let mut map = Map::new();
         for (element, child) in &self.children {
             let mut value = child.to_value();
@@ -147,7 +147,7 @@ impl FieldSet {
     ///
     /// # Errors
     /// The element that is malformed.
-    pub fn from_value(value: &Value) -> Result<FieldSet, String> {
+    pub(super) fn from_value(value: &Value) -> Result<FieldSet, String> {
         let mut set = FieldSet::read(value)?;
         set.member = false;
         Ok(set)
@@ -172,7 +172,7 @@ impl FieldSet {
 }
 
 /// A path as conflict messages spell it: `.spec.containers[name="a"].image`.
-pub fn display(path: &[Box<str>]) -> String {
+pub(super) fn display(path: &[Box<str>]) -> String {
     let mut text = String::new();
     for element in path {
         if let Some(name) = element.strip_prefix("f:") {

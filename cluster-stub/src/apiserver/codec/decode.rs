@@ -231,7 +231,7 @@ impl Seed<'_, '_> {
             TypeRef::Int64 => whole,
             TypeRef::Double | TypeRef::Any => true,
             TypeRef::IntOrString => {
-                if !number.as_i64().is_some_and(|value| i32::try_from(value).is_ok()) {
+                if number.as_i64().is_none_or(|value| i32::try_from(value).is_err()) {
                     self.mismatch(&format!("number {number}"));
                     return None;
                 }

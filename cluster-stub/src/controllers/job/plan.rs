@@ -488,7 +488,7 @@ impl Planner<'_> {
         let tracked: BTreeSet<&str> =
             self.pods.iter().filter(|pod| is_tracked(pod)).filter_map(|pod| pod.metadata.uid.as_deref()).collect();
         let mut uncounted = self.plan.status.uncounted_terminated_pods.take().unwrap_or_default();
-        let mut flush = |list: &mut Option<Vec<String>>| {
+        let flush = |list: &mut Option<Vec<String>>| {
             let uids = list.take().unwrap_or_default();
             let (waiting, counted): (Vec<String>, Vec<String>) =
                 uids.into_iter().partition(|uid| tracked.contains(uid.as_str()));

@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn importance_is_priority_then_age_and_unstarted_is_youngest() {
-        let mut pods = vec![pod(1, None), pod(1, Some(5)), pod(2, Some(9)), pod(1, Some(3)), pod(-1, Some(0))];
+        let mut pods = [pod(1, None), pod(1, Some(5)), pod(2, Some(9)), pod(1, Some(3)), pod(-1, Some(0))];
         pods.sort_by(|a, b| by_importance(a, b, NOW));
         let order: Vec<_> = pods.iter().map(|pod| (pod.priority, pod.start_time.map(|t| t.0 / 1_000_000))).collect();
         assert_eq!(order, [(2, Some(9)), (1, Some(3)), (1, Some(5)), (1, None), (-1, Some(0))]);
