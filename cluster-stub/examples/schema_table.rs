@@ -60,8 +60,7 @@ fn scalar(name: &str) -> Option<&'static str> {
 }
 
 fn is_object(schema: &Value) -> bool {
-    schema["type"] == "object" && schema.get("properties").is_some()
-        || schema["type"] == "object" && schema.get("additionalProperties").is_none()
+    schema["type"] == "object" && (schema.get("properties").is_some() || schema.get("additionalProperties").is_none())
 }
 
 fn type_of(property: &Value, types: &BTreeMap<String, Value>) -> String {

@@ -67,12 +67,14 @@ impl Cluster {
         };
         let controllers = options.controllers.then(|| {
             let authority = pki.cluster_authority();
-            let mut controller_options = ControllerOptions::default();
-            controller_options.root_ca_pem = Some(authority.certificate_pem().to_owned());
-            controller_options.signing_ca = Some(SigningCa {
-                certificate_pem: authority.certificate_pem().to_owned(),
-                key_pem: authority.key_pem(),
-            });
+            let controller_options = ControllerOptions {
+                root_ca_pem: Some(authority.certificate_pem().to_owned()),
+                signing_ca: Some(SigningCa {
+                    certificate_pem: authority.certificate_pem().to_owned(),
+                    key_pem: authority.key_pem(),
+                }),
+                ..ControllerOptions::default()
+            };
             controllers::start(clients.clone(), controller_options, options.story.clone())
         });
         if options.controllers {

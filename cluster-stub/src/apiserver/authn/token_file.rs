@@ -99,11 +99,8 @@ type Record = Result<(usize, Vec<String>), (usize, &'static str)>;
 
 impl Records<'_> {
     fn next(&mut self) -> Option<Record> {
-        loop {
-            match self.rest.strip_prefix('\n').or_else(|| self.rest.strip_prefix("\r\n")) {
-                Some(rest) => (self.rest, self.line) = (rest, self.line + 1),
-                None => break,
-            }
+        while let Some(rest) = self.rest.strip_prefix('\n').or_else(|| self.rest.strip_prefix("\r\n")) {
+            (self.rest, self.line) = (rest, self.line + 1);
         }
         if self.rest.is_empty() {
             return None;

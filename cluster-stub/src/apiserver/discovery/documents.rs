@@ -67,10 +67,12 @@ impl Discovery {
             let aggregated = media_type.parameter("g") == Some("apidiscovery.k8s.io")
                 && media_type.parameter("v") == Some("v2")
                 && media_type.parameter("as") == Some("APIGroupDiscoveryList");
-            if aggregated && media_type.name == "application/json"
-                && let Some((content, hash)) = documents.aggregated.get(path) {
-                    return Some(with_etag(content, hash, headers));
-                }
+            if aggregated
+                && media_type.name == "application/json"
+                && let Some((content, hash)) = documents.aggregated.get(path)
+            {
+                return Some(with_etag(content, hash, headers));
+            }
             if media_type.allows_json() && media_type.parameter("as").is_none() {
                 return Some(document(plain.clone(), "application/json"));
             }

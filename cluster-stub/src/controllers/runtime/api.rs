@@ -145,13 +145,6 @@ impl ApiClient {
         }
     }
 
-    /// Lists the objects of `namespace` (empty: all) past the informers.
-    pub(crate) async fn list<K: Object>(&self, namespace: &str, params: &ListParams) -> Result<Vec<K>, SyncError> {
-        let key = ObjectKey::new(namespace, "");
-        let text = self.send("list", &K::kind(&()), &key, resource::<K>(namespace).list(params)).await?;
-        decode::<ItemList<K>>("list", &K::kind(&()), &key, &text).map(|list| list.items)
-    }
-
     /// Creates `object`; its namespace says where.
     pub(crate) async fn create<K: Object>(&self, object: &K) -> Result<K, SyncError> {
         let mut key = ObjectKey::of(object);
@@ -201,19 +194,6 @@ impl ApiClient {
         Ok(patched)
     }
 
-    /// Applies a strategic merge patch to the status of the object at `key`.
-    pub(crate) async fn patch_status<K: Object>(&self, key: &ObjectKey, patch: &Value) -> Result<K, SyncError> {
-        let request = resource::<K>(&key.namespace).patch_subresource(
-            "status",
-            &key.name,
-            &patch_params(),
-            &Patch::Strategic(patch),
-        );
-        let patched: K = self.typed("patch", key, request).await?;
-        story_log::wrote("patched status of", &patched);
-        Ok(patched)
-    }
-
     /// Deletes the object at `key`; one that does not exist is an error ([`SyncError::is_not_found`]).
     pub(crate) async fn delete<K: Object>(&self, key: &ObjectKey, params: &DeleteParams) -> Result<(), SyncError> {
         let request = resource::<K>(&key.namespace).delete(&key.name, params);
@@ -253,12 +233,6 @@ impl ApiClient {
             Err(_) => Err(SyncError::Timeout { verb, kind: kind.to_owned(), key: key.clone() }),
         }
     }
-}
-
-#[derive(serde::Deserialize)]
-struct ItemList<K> {
-    #[serde(default = "Vec::new")]
-    items: Vec<K>,
 }
 
 fn resource<K: Object>(namespace: &str) -> Request {

@@ -64,11 +64,6 @@ impl<K: Object> Cache<K> {
         state.resolve(state.by_term.get(term))
     }
 
-    /// How many objects there are.
-    pub(crate) fn len(&self) -> usize {
-        self.read().objects.len()
-    }
-
     /// Puts `object` in, and returns the one it replaces.
     pub(crate) fn put(&self, object: Arc<K>) -> Option<Arc<K>> {
         let key = ObjectKey::of(object.as_ref());

@@ -118,12 +118,6 @@ impl<K: Object> Informer<K> {
         // An error means that the sender is gone, and it lives as long as `self`.
         let _ = self.shared.synced.subscribe().wait_for(|synced| *synced).await;
     }
-
-    /// Feeds an object as if the watch had told of it; for tests of handlers and reconcilers.
-    #[cfg(test)]
-    pub(crate) fn put_for_test(&self, object: K) {
-        self.shared.put(object);
-    }
 }
 
 impl<K: Object> Shared<K> {

@@ -53,13 +53,6 @@ impl EventRecorder {
             tracing::debug!(error = &error as &dyn std::error::Error, "event dropped");
         }
     }
-
-    /// A recorder whose events are read by a test.
-    #[cfg(test)]
-    pub(crate) fn for_test() -> (Self, mpsc::Receiver<Occurrence>) {
-        let (sender, receiver) = mpsc::channel(MAX_QUEUED);
-        (Self { sender }, receiver)
-    }
 }
 
 /// A reference to `object` as events carry it. Upstream: client-go v1.36.2 tools/reference/ref.go.

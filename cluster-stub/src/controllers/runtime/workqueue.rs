@@ -116,11 +116,6 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         self.add_after(key, delay);
     }
 
-    /// How often `key` failed since it was last forgotten.
-    pub(crate) fn failures(&self, key: &T) -> u32 {
-        self.state().failures.get(key).copied().unwrap_or_default()
-    }
-
     /// Forgets the failures of `key`.
     pub(crate) fn forget(&self, key: &T) {
         self.state().failures.remove(key);
@@ -177,6 +172,7 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
     }
 
     /// Ends the queue: all waiting and future [`WorkQueue::next`] calls answer `None`.
+    #[cfg(test)]
     pub(crate) fn close(&self) {
         self.state().closed = true;
         self.shared.changed.notify_waiters();
@@ -270,9 +266,9 @@ mod tests {
         assert_eq!(queue.next().await, Some("a"));
         queue.done(&"a");
         queue.add_rate_limited("a");
-        assert_eq!(queue.failures(&"a"), 2);
+        assert_eq!(queue.state().failures.get("a"), Some(&2));
         queue.forget(&"a");
-        assert_eq!(queue.failures(&"a"), 0);
+        assert_eq!(queue.state().failures.get("a"), None);
     }
 
     #[tokio::test]

@@ -268,7 +268,9 @@ impl PodLifecycle {
     /// Takes over what the status says that an earlier process did.
     fn resume(&mut self) {
         let Some(status) = self.pod.status.clone() else { return };
-        if let Some("Succeeded" | "Failed") = status.phase.as_deref() { self.stage = Stage::Done }
+        if let Some("Succeeded" | "Failed") = status.phase.as_deref() {
+            self.stage = Stage::Done
+        }
         let known = |record: &Record| -> Option<ContainerStatus> {
             let statuses = if record.init { &status.init_container_statuses } else { &status.container_statuses };
             statuses.iter().flatten().find(|known| known.name == *record.name).cloned()

@@ -56,11 +56,12 @@ impl Script {
             None => {}
             // Without a command the arguments go to the image's own program.
             Some(_) if command.is_empty() && !is_known(argv[0]) => {}
-            Some((program, rest)) if SHELLS.contains(&base(program)) => match shell_text(rest) {
-                Some(text) => reader.script(text),
-                // A shell without a script waits for input that never comes, or runs a file of which nothing is known.
-                None => {}
-            },
+            // A shell without a script waits for input that never comes, or runs a file of which nothing is known.
+            Some((program, rest)) if SHELLS.contains(&base(program)) => {
+                if let Some(text) = shell_text(rest) {
+                    reader.script(text);
+                }
+            }
             Some(_) => reader.command(&argv),
         }
         let then = reader.then.unwrap_or(if reader.steps.is_empty() || argv.is_empty() {

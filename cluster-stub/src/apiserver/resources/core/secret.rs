@@ -91,10 +91,9 @@ fn validate(object: &Value, out: &mut Vec<FieldError>) {
                 out.push(FieldError::required(&DATA.key("password"), ""));
             }
         }
-        "kubernetes.io/ssh-auth"
-            if object.at("data").text("ssh-privatekey").is_empty() => {
-                out.push(FieldError::required(&DATA.key("ssh-privatekey"), ""));
-            }
+        "kubernetes.io/ssh-auth" if object.at("data").text("ssh-privatekey").is_empty() => {
+            out.push(FieldError::required(&DATA.key("ssh-privatekey"), ""));
+        }
         "kubernetes.io/tls" => {
             require("tls.crt", out);
             require("tls.key", out);

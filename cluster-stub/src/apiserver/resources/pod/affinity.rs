@@ -324,8 +324,9 @@ mod tests {
 
     #[test]
     fn tolerations_have_fitting_operators_and_effects() {
-        let faults =
-            |toleration: Value| texts(|out| validate_tolerations(&[toleration.clone()], &Path::root("t"), out));
+        let faults = |toleration: Value| {
+            texts(|out| validate_tolerations(std::slice::from_ref(&toleration), &Path::root("t"), out))
+        };
         assert_eq!(faults(json!({"operator": "Exists"})), Vec::<String>::new());
         assert_eq!(
             faults(json!({"key": "a", "operator": "Exists", "value": "b"})),

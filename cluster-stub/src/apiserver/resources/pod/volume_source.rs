@@ -254,13 +254,12 @@ fn require(source: &Value, keys: &[&str], path: &Path<'_>, out: &mut Vec<FieldEr
 
 fn validate_source(kind: &str, source: &Value, path: &Path<'_>, out: &mut Vec<FieldError>) {
     match kind {
-        "emptyDir"
-            if Quantity::parse(source.text("sizeLimit")).is_ok_and(|size| size.sign() < 0) => {
-                out.push(FieldError::forbidden(
-                    &path.child("sizeLimit"),
-                    "SizeLimit field must be a valid resource quantity",
-                ));
-            }
+        "emptyDir" if Quantity::parse(source.text("sizeLimit")).is_ok_and(|size| size.sign() < 0) => {
+            out.push(FieldError::forbidden(
+                &path.child("sizeLimit"),
+                "SizeLimit field must be a valid resource quantity",
+            ));
+        }
         "hostPath" => validate_host_path(source, path, out),
         "gitRepo" => {
             require(source, &["repository"], path, out);

@@ -277,7 +277,8 @@ pub(super) fn validate_update(service: &Value, old: &Value, out: &mut Vec<FieldE
     let (spec, old_spec) = (service.at("spec"), old.at("spec"));
     let external_name = [spec, old_spec].iter().any(|spec| spec.text("type") == "ExternalName");
     let (headless, was_headless) = (is_headless(service), is_headless(old));
-    if !external_name && !(headless && was_headless) {
+    let stays_headless = headless && was_headless;
+    if !external_name && !stays_headless {
         let (new, before) = (spec.texts("clusterIPs"), old_spec.texts("clusterIPs"));
         let field = SPEC.child("clusterIPs");
         if new.is_empty() && !before.is_empty() {
