@@ -57,7 +57,10 @@ pub(super) fn start(context: &Context) {
     context.run(&controller, 1);
 }
 
-fn for_namespace<K: super::runtime::api::Object>(informer: &super::runtime::informer::Informer<K>, controller: &Arc<Disruption>) {
+fn for_namespace<K: super::runtime::api::Object>(
+    informer: &super::runtime::informer::Informer<K>,
+    controller: &Arc<Disruption>,
+) {
     let watcher = Arc::clone(controller);
     informer.on_change(move |delta| {
         let generation = |object: &Arc<K>| object.meta().generation;
@@ -95,11 +98,13 @@ impl Disruption {
         match owner.kind.as_str() {
             "ReplicaSet" => {
                 let set = self.informers.replica_sets.get(&key)?;
-                let deployment = controller_of(&set.metadata).filter(|owner| owner.kind == "Deployment").and_then(|owner| {
-                    let deployment = self.informers.deployments.get(&ObjectKey::new(namespace, owner.name.clone()))?;
-                    let replicas = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
-                    Some((owner.uid.clone(), replicas))
-                });
+                let deployment =
+                    controller_of(&set.metadata).filter(|owner| owner.kind == "Deployment").and_then(|owner| {
+                        let deployment =
+                            self.informers.deployments.get(&ObjectKey::new(namespace, owner.name.clone()))?;
+                        let replicas = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+                        Some((owner.uid.clone(), replicas))
+                    });
                 deployment.or_else(|| one(&set.metadata.uid, set.spec.as_ref().and_then(|spec| spec.replicas)))
             }
             "StatefulSet" => {
@@ -172,10 +177,10 @@ fn status(
     let healthy = i32::try_from(healthy).unwrap_or(i32::MAX);
     let allowed = if expected <= 0 { 0 } else { (healthy - desired).max(0) };
     let mut status = PodDisruptionBudgetStatus {
-        current_healthy: healthy,
-        desired_healthy: desired,
-        expected_pods: expected,
-        disruptions_allowed: allowed,
+        current_healthy: Some(healthy),
+        desired_healthy: Some(desired),
+        expected_pods: Some(expected),
+        disruptions_allowed: Some(allowed),
         disrupted_pods: Some(disrupted).filter(|pods| !pods.is_empty()),
         observed_generation: budget.metadata.generation,
         conditions: budget.status.as_ref().and_then(|status| status.conditions.clone()),
@@ -188,7 +193,10 @@ fn status(
 fn set_condition(status: &mut PodDisruptionBudgetStatus, value: &str, reason: &str, message: String, now: Timestamp) {
     let generation = status.observed_generation;
     let conditions = status.conditions.get_or_insert_default();
-    let since = conditions.iter().find(|it| it.type_ == "DisruptionAllowed" && it.status == value).map(|it| it.last_transition_time.clone());
+    let since = conditions
+        .iter()
+        .find(|it| it.type_ == "DisruptionAllowed" && it.status == value)
+        .map(|it| it.last_transition_time.clone());
     let condition = Condition {
         type_: "DisruptionAllowed".to_owned(),
         status: value.to_owned(),
@@ -248,7 +256,7 @@ impl Reconcile for Disruption {
                 let message = format!("Failed to calculate the number of expected pods: {why}");
                 self.recorder.event(budget.as_ref(), WARNING, "CalculateExpectedPodCountFailed", message);
                 let mut failed = budget.status.clone().unwrap_or_default();
-                failed.disruptions_allowed = 0;
+                failed.disruptions_allowed = Some(0);
                 set_condition(&mut failed, "False", "SyncFailed", why, now);
                 failed
             }
@@ -279,11 +287,18 @@ mod tests {
         {
             let got = status(&budget, &pods, expected, desired, at(0));
             let reasons: Vec<String> = got.conditions.into_iter().flatten().map(|it| it.reason).collect();
-            assert_eq!((got.disruptions_allowed, got.current_healthy, reasons), (allowed, 3, vec![reason.to_owned()]));
+            assert_eq!(
+                (got.disruptions_allowed, got.current_healthy, reasons),
+                (Some(allowed), Some(3), vec![reason.to_owned()])
+            );
         }
         let mut evicting = budget;
         evicting.status.get_or_insert_default().disrupted_pods = Some([("a".to_owned(), Time(at(0)))].into());
-        assert_eq!(status(&evicting, &pods, 3, 1, at(10)).disruptions_allowed, 1);
-        assert_eq!(status(&evicting, &pods, 3, 1, at(500)).disruptions_allowed, 2, "it was not deleted after all");
+        assert_eq!(status(&evicting, &pods, 3, 1, at(10)).disruptions_allowed, Some(1));
+        assert_eq!(
+            status(&evicting, &pods, 3, 1, at(500)).disruptions_allowed,
+            Some(2),
+            "it was not deleted after all"
+        );
     }
 }

@@ -10,9 +10,8 @@ use k8s_openapi::api::autoscaling::v2::{
     HorizontalPodAutoscaler, HorizontalPodAutoscalerCondition, HorizontalPodAutoscalerStatus, MetricSpec,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::{Patch, PatchParams};
+use kube::api::PostParams;
 use kube::core::Request;
-use serde_json::json;
 
 use super::runtime::api::{ApiClient, SyncError};
 use super::runtime::context::Context;
@@ -84,7 +83,8 @@ fn missing_metric(metrics: &[MetricSpec]) -> (String, String) {
     let resource = |name: &str, what: &str| {
         let target = if what == "container resource" { "container resource" } else { "resource" };
         (
-            if what == "container resource" { "FailedGetContainerResourceMetric" } else { "FailedGetResourceMetric" }.to_owned(),
+            if what == "container resource" { "FailedGetContainerResourceMetric" } else { "FailedGetResourceMetric" }
+                .to_owned(),
             format!(
                 "failed to get {name} {what} metric value: failed to get {name} utilization: unable to get metrics for {target} \
                  {name}: unable to fetch metrics from resource metrics API: {NO_METRICS} (get pods.metrics.k8s.io)"
@@ -92,7 +92,9 @@ fn missing_metric(metrics: &[MetricSpec]) -> (String, String) {
         )
     };
     let custom = |reason: &str, kind: &str, api: &str, name: &str| {
-        let message = format!("failed to get {kind} metric value: unable to get metric {name}: unable to fetch metrics from {api} metrics API: {NO_METRICS}");
+        let message = format!(
+            "failed to get {kind} metric value: unable to get metric {name}: unable to fetch metrics from {api} metrics API: {NO_METRICS}"
+        );
         (reason.to_owned(), message)
     };
     match metrics.first() {
@@ -122,7 +124,14 @@ fn missing_metric(metrics: &[MetricSpec]) -> (String, String) {
     }
 }
 
-fn set_condition(status: &mut HorizontalPodAutoscalerStatus, kind: &str, value: &str, reason: &str, message: String, now: Timestamp) {
+fn set_condition(
+    status: &mut HorizontalPodAutoscalerStatus,
+    kind: &str,
+    value: &str,
+    reason: &str,
+    message: String,
+    now: Timestamp,
+) {
     let conditions = status.conditions.get_or_insert_default();
     let new = |since: Option<Time>| HorizontalPodAutoscalerCondition {
         type_: kind.to_owned(),
@@ -142,8 +151,9 @@ fn set_condition(status: &mut HorizontalPodAutoscalerStatus, kind: &str, value: 
 
 impl Horizontal {
     async fn target(&self, autoscaler: &HorizontalPodAutoscaler) -> Result<Collection, SyncError> {
-        let target = autoscaler.spec.as_ref().map(|spec| spec.scale_target_ref.clone()).unwrap_or_default();
-        let group = target.api_version.as_deref().and_then(|version| version.split_once('/')).map_or("", |(group, _)| group);
+        let target = autoscaler.spec.scale_target_ref.clone();
+        let group =
+            target.api_version.as_deref().and_then(|version| version.split_once('/')).map_or("", |(group, _)| group);
         let served = discover(&self.api).await?.collections;
         let found = served.into_iter().find(|served| served.group == group && served.kind == target.kind);
         found.ok_or_else(|| SyncError::Unready(format!("no matches for kind {:?} in group {group:?}", target.kind)))
@@ -152,25 +162,34 @@ impl Horizontal {
     async fn scale(&self, collection: &Collection, key: &ObjectKey) -> Result<Scale, SyncError> {
         let request = Request::new(collection.path(&key.namespace)).get_subresource("scale", &key.name);
         let text = self.api.send("get the scale of", &collection.kind, key, request).await?;
-        serde_json::from_str(&text).map_err(|error| SyncError::Unready(format!("scale of {key} is unreadable: {error}")))
+        serde_json::from_str(&text)
+            .map_err(|error| SyncError::Unready(format!("scale of {key} is unreadable: {error}")))
     }
 
-    async fn rescale(&self, collection: &Collection, key: &ObjectKey, replicas: i32) -> Result<(), SyncError> {
-        let patch = json!({"spec": {"replicas": replicas}});
-        let params = PatchParams { field_manager: Some("kube-controller-manager".to_owned()), ..PatchParams::default() };
-        let request = Request::new(collection.path(&key.namespace)).patch_subresource(
-            "scale",
-            &key.name,
-            &params,
-            &Patch::Merge(&patch),
-        );
+    async fn rescale(
+        &self,
+        collection: &Collection,
+        key: &ObjectKey,
+        mut scale: Scale,
+        replicas: i32,
+    ) -> Result<(), SyncError> {
+        scale.spec.get_or_insert_default().replicas = Some(replicas);
+        let body = serde_json::to_vec(&scale)
+            .map_err(|error| SyncError::Unready(format!("scale of {key} cannot be written: {error}")))?;
+        let params = PostParams { dry_run: false, field_manager: Some("kube-controller-manager".to_owned()) };
+        let path = collection.path(&key.namespace);
+        let request = Request::new(path).replace_subresource("scale", &key.name, &params, body);
         self.api.send("scale", &collection.kind, key, request).await?;
         super::runtime::story_log::changed("scaled", &collection.kind, key);
         Ok(())
     }
 
-    async fn look(&self, autoscaler: &HorizontalPodAutoscaler, status: &mut HorizontalPodAutoscalerStatus) -> Result<(), SyncError> {
-        let spec = autoscaler.spec.clone().unwrap_or_default();
+    async fn look(
+        &self,
+        autoscaler: &HorizontalPodAutoscaler,
+        status: &mut HorizontalPodAutoscalerStatus,
+    ) -> Result<(), SyncError> {
+        let spec = autoscaler.spec.clone();
         let namespace = autoscaler.metadata.namespace.clone().unwrap_or_default();
         let key = ObjectKey::new(namespace, spec.scale_target_ref.name.clone());
         let now = Timestamp::now();
@@ -182,7 +201,8 @@ impl Horizontal {
             Ok(found) => found,
             Err(error) => {
                 self.recorder.event(autoscaler, WARNING, "FailedGetScale", error.message());
-                let message = format!("the HPA controller was unable to get the target's current scale: {}", error.message());
+                let message =
+                    format!("the HPA controller was unable to get the target's current scale: {}", error.message());
                 set_condition(status, "AbleToScale", "False", "FailedGetScale", message, now);
                 return Ok(());
             }
@@ -198,10 +218,15 @@ impl Horizontal {
                 set_condition(status, "ScalingActive", "False", "ScalingDisabled", message, now);
             }
             Decision::Rescale(replicas, reason) => {
-                self.rescale(&collection, &key, replicas).await?;
+                self.rescale(&collection, &key, scale, replicas).await?;
                 let message = format!("the HPA controller was able to update the target scale to {replicas}");
                 set_condition(status, "AbleToScale", "True", "SucceededRescale", message, now);
-                self.recorder.event(autoscaler, NORMAL, "SuccessfulRescale", format!("New size: {replicas}; reason: {reason}"));
+                self.recorder.event(
+                    autoscaler,
+                    NORMAL,
+                    "SuccessfulRescale",
+                    format!("New size: {replicas}; reason: {reason}"),
+                );
                 status.desired_replicas = replicas;
                 status.last_scale_time = Some(Time(now));
             }

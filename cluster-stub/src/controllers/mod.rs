@@ -1,5 +1,7 @@
 //! The controllers of the cluster, one file or folder each. They see the cluster through the API only.
 
+mod certificate_signing;
+mod cluster_role_aggregation;
 mod cron_job;
 mod daemon_set;
 mod deployment;
@@ -8,7 +10,6 @@ mod endpoints;
 mod garbage_collector;
 mod horizontal;
 mod job;
-mod leader;
 mod namespace;
 mod node_lifecycle;
 mod options;
@@ -62,6 +63,8 @@ pub fn start(
         shutdown: CancellationToken::new(),
         clients: Arc::new(client_factory),
     };
+    certificate_signing::start(&context);
+    cluster_role_aggregation::start(&context);
     cron_job::start(&context);
     daemon_set::start(&context);
     deployment::start(&context);
@@ -70,7 +73,6 @@ pub fn start(
     garbage_collector::start(&context);
     horizontal::start(&context);
     job::start(&context);
-    leader::start(&context, INFORMER_IDENTITY);
     namespace::start(&context);
     node_lifecycle::start(&context);
     pod_gc::start(&context);

@@ -51,7 +51,9 @@ pub(super) fn start(context: &Context) {
     });
     let watcher = Arc::clone(&controller);
     context.informers.pods.on_change(move |delta| {
-        if delta.old().is_some_and(|old| pod::is_terminal(old) != pod::is_terminal(delta.object()) || old.spec != delta.object().spec) {
+        if delta.old().is_some_and(|old| {
+            pod::is_terminal(old) != pod::is_terminal(delta.object()) || old.spec != delta.object().spec
+        }) {
             watcher.enqueue_namespace(delta.object().metadata.namespace.as_deref().unwrap_or_default());
         }
     });
@@ -82,7 +84,11 @@ impl QuotaController {
         if let Some(found) = known(self) {
             return Ok(Some(found));
         }
-        let served = discover(&self.api).await?.collections.into_iter().filter(|served| served.namespaced && served.supports(&["list"]));
+        let served = discover(&self.api)
+            .await?
+            .collections
+            .into_iter()
+            .filter(|served| served.namespaced && served.supports(&["list"]));
         let named = served.map(|served| {
             let group = if served.group.is_empty() { String::new() } else { format!(".{}", served.group) };
             (format!("count/{}{group}", served.plural), served)

@@ -38,7 +38,10 @@ fn max(sum: &mut Amounts, other: Amounts) {
 fn pod_total(pod: &Pod, requests: bool) -> Amounts {
     let Some(spec) = &pod.spec else { return Amounts::new() };
     let of = |resources: Option<&k8s_openapi::api::core::v1::ResourceRequirements>| {
-        parsed(resources.and_then(|resources| if requests { resources.requests.as_ref() } else { resources.limits.as_ref() }))
+        parsed(
+            resources
+                .and_then(|resources| if requests { resources.requests.as_ref() } else { resources.limits.as_ref() }),
+        )
     };
     let mut total = Amounts::new();
     for container in &spec.containers {
@@ -106,8 +109,9 @@ pub(super) fn of_service(service: &Service) -> Amounts {
 
 /// Upstream: quota/v1/evaluator/core/persistent_volume_claims.go v1.36.2 `Usage`.
 pub(super) fn of_claim(claim: &PersistentVolumeClaim) -> Amounts {
-    let mut usage =
-        Amounts::from(["persistentvolumeclaims", "count/persistentvolumeclaims"].map(|name| (name.to_owned(), Quantity::of(1))));
+    let mut usage = Amounts::from(
+        ["persistentvolumeclaims", "count/persistentvolumeclaims"].map(|name| (name.to_owned(), Quantity::of(1))),
+    );
     let spec = claim.spec.clone().unwrap_or_default();
     let class = spec.storage_class_name.filter(|class| !class.is_empty());
     let prefix = class.map(|class| format!("{class}.storageclass.storage.k8s.io/"));
@@ -164,10 +168,13 @@ fn in_scope(requirement: &ScopedResourceSelectorRequirement, pod: &Pod) -> bool 
         }
         "CrossNamespacePodAffinity" => {
             let affinity = spec.and_then(|spec| spec.affinity.as_ref());
-            let terms = affinity.and_then(|affinity| affinity.pod_affinity.as_ref()).into_iter().flat_map(|affinity| {
-                affinity.required_during_scheduling_ignored_during_execution.iter().flatten()
-            });
-            terms.into_iter().any(|term| term.namespaces.as_ref().is_some_and(|list| !list.is_empty()) || term.namespace_selector.is_some())
+            let terms = affinity
+                .and_then(|affinity| affinity.pod_affinity.as_ref())
+                .into_iter()
+                .flat_map(|affinity| affinity.required_during_scheduling_ignored_during_execution.iter().flatten());
+            terms.into_iter().any(|term| {
+                term.namespaces.as_ref().is_some_and(|list| !list.is_empty()) || term.namespace_selector.is_some()
+            })
         }
         _ => false,
     }
@@ -234,10 +241,15 @@ mod tests {
 
     #[test]
     fn scopes_choose_pods() {
-        let scoped = |scope: &str| ResourceQuotaSpec { scopes: Some(vec![scope.to_owned()]), ..ResourceQuotaSpec::default() };
+        let scoped =
+            |scope: &str| ResourceQuotaSpec { scopes: Some(vec![scope.to_owned()]), ..ResourceQuotaSpec::default() };
         let plain = Pod::default();
         let busy = Pod {
-            spec: Some(PodSpec { containers: vec![container("1", false)], active_deadline_seconds: Some(5), ..PodSpec::default() }),
+            spec: Some(PodSpec {
+                containers: vec![container("1", false)],
+                active_deadline_seconds: Some(5),
+                ..PodSpec::default()
+            }),
             ..Pod::default()
         };
         for (scope, on_plain, on_busy) in [

@@ -39,7 +39,9 @@ pub(super) fn is_reserved_for(volume: &PersistentVolume, claim: &PersistentVolum
     })
 }
 
-fn storage(of: Option<&std::collections::BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>>) -> Option<Quantity> {
+fn storage(
+    of: Option<&std::collections::BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>>,
+) -> Option<Quantity> {
     Quantity::parse(&of?.get("storage")?.0).ok()
 }
 
@@ -151,9 +153,16 @@ mod tests {
 
     #[test]
     fn the_smallest_volume_that_fits_is_taken() {
-        let volumes = [volume("big", "5Gi", "x"), volume("fits", "2Gi", "x"), volume("small", "512Mi", "x"), volume("other", "2Gi", "y")]
-            .map(Arc::new);
-        let name = |claim: &PersistentVolumeClaim, delayed| find(claim, &volumes, delayed).and_then(|found| found.metadata.name.clone());
+        let volumes = [
+            volume("big", "5Gi", "x"),
+            volume("fits", "2Gi", "x"),
+            volume("small", "512Mi", "x"),
+            volume("other", "2Gi", "y"),
+        ]
+        .map(Arc::new);
+        let name = |claim: &PersistentVolumeClaim, delayed| {
+            find(claim, &volumes, delayed).and_then(|found| found.metadata.name.clone())
+        };
         assert_eq!(name(&claim("1Gi", "ReadWriteOnce"), false).as_deref(), Some("fits"));
         assert_eq!(name(&claim("9Gi", "ReadWriteOnce"), false), None);
         assert_eq!(name(&claim("1Gi", "ReadWriteMany"), false), None);
@@ -166,7 +175,8 @@ mod tests {
         let reference = ObjectReference { name: Some("c".to_owned()), ..ObjectReference::default() };
         reserved.spec.get_or_insert_default().claim_ref = Some(reference);
         let volumes = [volume("fits", "2Gi", "x"), reserved].map(Arc::new);
-        let name = |claim: &PersistentVolumeClaim| find(claim, &volumes, true).and_then(|found| found.metadata.name.clone());
+        let name =
+            |claim: &PersistentVolumeClaim| find(claim, &volumes, true).and_then(|found| found.metadata.name.clone());
         assert_eq!(name(&claim("1Gi", "ReadWriteOnce")).as_deref(), Some("big"));
         let mut other = claim("1Gi", "ReadWriteOnce");
         other.metadata.name = Some("d".to_owned());

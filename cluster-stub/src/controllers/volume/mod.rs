@@ -24,7 +24,8 @@ const NAME: &str = "persistentvolume-controller";
 /// Annotation of the scheduler with the node that a claim's pod goes to.
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 /// Annotations that name who is to make a volume.
-const PROVISIONER: [&str; 2] = ["volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner"];
+const PROVISIONER: [&str; 2] =
+    ["volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner"];
 
 struct Binder {
     api: ApiClient,
@@ -112,8 +113,7 @@ impl Binder {
             Some(volume) => {
                 let owner = claim_ref(&volume).cloned().unwrap_or_default();
                 let name = |text: Option<String>| text.unwrap_or_default();
-                let message =
-                    format!("volume {wanted:?} already bound to a different claim.");
+                let message = format!("volume {wanted:?} already bound to a different claim.");
                 tracing::debug!(namespace = name(owner.namespace), claim = name(owner.name), "volume is taken");
                 self.recorder.event(claim, WARNING, "FailedBinding", message);
                 self.set_pending(claim).await
@@ -126,9 +126,11 @@ impl Binder {
     /// Upstream: component-helpers v1.36.2 `IsDelayBindingMode`.
     fn is_delayed(&self, claim: &PersistentVolumeClaim) -> bool {
         let class = claim_class(claim);
-        let waits = self.informers.storage_classes.get(&ObjectKey::new("", class)).is_some_and(|class| {
-            class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer")
-        });
+        let waits = self
+            .informers
+            .storage_classes
+            .get(&ObjectKey::new("", class))
+            .is_some_and(|class| class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer"));
         waits && annotated(claim, SELECTED_NODE).is_none()
     }
 
@@ -137,9 +139,7 @@ impl Binder {
         if delayed {
             let (reason, message) = match self.waiting_pod(claim) {
                 Some(pod) => ("WaitForPodScheduled", format!("waiting for pod {pod} to be scheduled")),
-                None => {
-                    ("WaitForFirstConsumer", "waiting for first consumer to be created before binding".to_owned())
-                }
+                None => ("WaitForFirstConsumer", "waiting for first consumer to be created before binding".to_owned()),
             };
             self.recorder.event(claim, NORMAL, reason, message);
         } else if class.is_empty() {
@@ -182,7 +182,8 @@ impl Binder {
     fn waiting_pod(&self, claim: &PersistentVolumeClaim) -> Option<String> {
         let pods = self.informers.pods.list_namespace(claim.metadata.namespace.as_deref().unwrap_or_default());
         let name = claim.metadata.name.as_deref().unwrap_or_default();
-        let waits = |pod: &&Arc<Pod>| pod::node_name(pod).is_empty() && protection::uses(pod, name) && !pod::is_terminal(pod);
+        let waits =
+            |pod: &&Arc<Pod>| pod::node_name(pod).is_empty() && protection::uses(pod, name) && !pod::is_terminal(pod);
         pods.iter().find(waits).and_then(|pod| pod.metadata.name.clone())
     }
 
@@ -218,7 +219,11 @@ impl Binder {
                 ..ObjectReference::default()
             });
             if by_us {
-                volume.metadata.annotations.get_or_insert_default().insert(BOUND_BY_CONTROLLER.to_owned(), "yes".to_owned());
+                volume
+                    .metadata
+                    .annotations
+                    .get_or_insert_default()
+                    .insert(BOUND_BY_CONTROLLER.to_owned(), "yes".to_owned());
             }
             volume = self.api.update(&volume).await?;
         }
@@ -283,7 +288,9 @@ impl Binder {
         let name = claim.spec.as_ref().and_then(|spec| spec.volume_name.clone()).unwrap_or_default();
         let volume = self.informers.persistent_volumes.get(&ObjectKey::new("", name.clone()));
         let lost = match &volume {
-            None if name.is_empty() => "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!",
+            None if name.is_empty() => {
+                "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!"
+            }
             None => "Bound claim has lost its PersistentVolume. Data on the volume is lost!",
             Some(volume) if claim_ref(volume).is_none() => return self.bind(claim, volume).await,
             Some(volume) if claim_ref(volume).is_some_and(|reference| reference.uid == claim.metadata.uid) => {
@@ -296,7 +303,8 @@ impl Binder {
         }
         let mut changed = claim.clone();
         let status = changed.status.get_or_insert_default();
-        *status = PersistentVolumeClaimStatus { phase: Some("Lost".to_owned()), ..PersistentVolumeClaimStatus::default() };
+        *status =
+            PersistentVolumeClaimStatus { phase: Some("Lost".to_owned()), ..PersistentVolumeClaimStatus::default() };
         self.api.update_status(&changed).await?;
         let reason = if volume.is_some() { "ClaimMisbound" } else { "ClaimLost" };
         self.recorder.event(claim, WARNING, reason, lost.to_owned());
@@ -333,7 +341,9 @@ impl Binder {
                 let released = self.set_volume_phase(volume, "Released", None).await?;
                 if policy.as_deref() == Some("Delete") && volume.spec.as_ref().is_some_and(|spec| spec.csi.is_none()) {
                     let name = volume.metadata.name.as_deref().unwrap_or_default();
-                    let message = format!("error getting deleter volume plugin for volume {name:?}: no deletable volume plugin matched");
+                    let message = format!(
+                        "error getting deleter volume plugin for volume {name:?}: no deletable volume plugin matched"
+                    );
                     self.set_volume_phase(&released, "Failed", Some(message.clone())).await?;
                     self.recorder.event(volume, WARNING, "VolumeFailedDelete", message);
                 }
