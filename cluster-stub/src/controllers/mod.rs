@@ -1,20 +1,26 @@
 //! The controllers of the cluster, one file or folder each. They see the cluster through the API only.
 
+mod certificate_signing;
+mod cluster_role_aggregation;
 mod cron_job;
 mod daemon_set;
 mod deployment;
+mod disruption;
 mod endpoints;
 mod garbage_collector;
+mod horizontal;
 mod job;
 mod namespace;
 mod node_lifecycle;
 mod options;
 mod pod_gc;
 mod replica_set;
+mod resource_quota;
 pub(crate) mod runtime;
 mod service_account;
 mod stateful_set;
 mod ttl_after_finished;
+mod volume;
 
 use std::sync::Arc;
 
@@ -57,19 +63,25 @@ pub fn start(
         shutdown: CancellationToken::new(),
         clients: Arc::new(client_factory),
     };
+    certificate_signing::start(&context);
+    cluster_role_aggregation::start(&context);
     cron_job::start(&context);
     daemon_set::start(&context);
     deployment::start(&context);
+    disruption::start(&context);
     endpoints::start(&context);
     garbage_collector::start(&context);
+    horizontal::start(&context);
     job::start(&context);
     namespace::start(&context);
     node_lifecycle::start(&context);
     pod_gc::start(&context);
     replica_set::start(&context);
+    resource_quota::start(&context);
     service_account::start(&context);
     stateful_set::start(&context);
     ttl_after_finished::start(&context);
+    volume::start(&context);
     // Handlers first, then the watches, so that no controller misses an object.
     let client = (context.clients)(INFORMER_IDENTITY);
     context.informers.start(&client, &context.tasks, &context.shutdown);

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::DeleteParams;
+use serde_json::json;
 
 use super::node_lifecycle::taints;
 use super::runtime::api::{ApiClient, SyncError};
@@ -127,14 +128,12 @@ async fn mark_failed_and_delete(
     why: Option<(&str, &str)>,
 ) -> Result<(), SyncError> {
     if !pod::is_terminal(pod) {
-        let marked =
-            why.and_then(|(reason, message)| pod::with_disruption_target(pod, reason, message, Timestamp::now()));
-        let mut changed = marked.unwrap_or_else(|| pod.clone());
-        let generation = changed.metadata.generation;
-        let status = changed.status.get_or_insert_default();
-        status.phase = Some("Failed".to_owned());
-        status.observed_generation = generation;
-        api.update_status(&changed).await?;
+        let mut status = json!({"phase": "Failed", "observedGeneration": pod.metadata.generation});
+        if let Some((reason, message)) = why {
+            let condition = pod::disruption_target(pod, reason, message, Timestamp::now());
+            status["conditions"] = json!([condition]);
+        }
+        api.patch_status::<Pod>(key, &json!({"metadata": {"uid": pod.metadata.uid}, "status": status})).await?;
     }
     api.delete::<Pod>(key, &DeleteParams::default().grace_period(0)).await
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod};
 use kube::api::{DeleteParams, Preconditions};
+use serde_json::json;
 
 use crate::controllers::runtime::api::{ApiClient, SyncError};
 use crate::controllers::runtime::context::Context;
@@ -95,12 +96,12 @@ impl TaintEviction {
     async fn evict(&self, key: &ObjectKey, pod: &Pod) -> Result<(), SyncError> {
         self.tell(key, format!("Marking for deletion Pod {key}"));
         let reason = ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint");
-        if let Some(marked) = pod::with_disruption_target(pod, reason.0, reason.1, Timestamp::now()) {
-            match self.api.update_status(&marked).await {
-                Err(error) if error.is_not_found() => return Ok(()),
-                Err(error) => return Err(error),
-                Ok(_) => {}
-            }
+        let condition = pod::disruption_target(pod, reason.0, reason.1, Timestamp::now());
+        let patch = json!({"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}});
+        match self.api.patch_status::<Pod>(key, &patch).await {
+            Err(error) if error.is_not_found() || error.is_conflict() => return Ok(()),
+            Err(error) => return Err(error),
+            Ok(_) => {}
         }
         let preconditions = Preconditions { uid: pod.metadata.uid.clone(), resource_version: None };
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };

@@ -130,26 +130,19 @@ fn restarts(pod: &Pod) -> i32 {
     of(&status.container_statuses).max(of(&status.init_container_statuses))
 }
 
-/// `pod` with the condition that says why something is about to delete it; `None` if it says so already.
+/// The condition that says why something is about to delete `pod`.
 /// Upstream: pkg/api/v1/pod/util.go v1.36.2 `UpdatePodCondition` with DisruptionTarget.
-pub(crate) fn with_disruption_target(pod: &Pod, reason: &str, message: &str, now: Timestamp) -> Option<Pod> {
-    let current = condition(pod, "DisruptionTarget");
-    if current.is_some_and(|current| current.status == "True" && current.reason.as_deref() == Some(reason)) {
-        return None;
-    }
-    let mut changed = pod.clone();
-    let conditions = changed.status.get_or_insert_default().conditions.get_or_insert_default();
-    conditions.retain(|condition| condition.type_ != "DisruptionTarget");
-    conditions.push(PodCondition {
+pub(crate) fn disruption_target(pod: &Pod, reason: &str, message: &str, now: Timestamp) -> PodCondition {
+    let since = condition(pod, "DisruptionTarget").filter(|current| current.status == "True");
+    PodCondition {
         type_: "DisruptionTarget".to_owned(),
         status: "True".to_owned(),
         reason: Some(reason.to_owned()),
         message: Some(message.to_owned()),
         observed_generation: pod.metadata.generation,
-        last_transition_time: Some(Time(now)),
+        last_transition_time: since.and_then(|since| since.last_transition_time.clone()).or(Some(Time(now))),
         last_probe_time: None,
-    });
-    Some(changed)
+    }
 }
 
 #[cfg(test)]
