@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Resource;
-use kube::api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, GetParams, Patch, PatchParams, PostParams};
 use kube::core::Request;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -191,6 +191,19 @@ impl ApiClient {
         let request = resource::<K>(&key.namespace).patch(&key.name, &patch_params(), &Patch::Strategic(patch));
         let patched: K = self.typed("patch", key, request).await?;
         story_log::wrote("patched", &patched);
+        Ok(patched)
+    }
+
+    /// Applies a strategic merge patch to the status of the object at `key`.
+    pub(crate) async fn patch_status<K: Object>(&self, key: &ObjectKey, patch: &Value) -> Result<K, SyncError> {
+        let request = resource::<K>(&key.namespace).patch_subresource(
+            "status",
+            &key.name,
+            &patch_params(),
+            &Patch::Strategic(patch),
+        );
+        let patched: K = self.typed("patch", key, request).await?;
+        story_log::wrote("patched status of", &patched);
         Ok(patched)
     }
 

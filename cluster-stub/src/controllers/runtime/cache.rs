@@ -169,6 +169,6 @@ mod tests {
         assert_eq!(names(&cache.list_term("n2")), ["x", "z"]);
         cache.remove(&ObjectKey::new("ab", "z"));
         assert!(cache.list_owned_by("u1").is_empty());
-        assert_eq!((cache.len(), names(&cache.list_namespace("ab")).len()), (2, 0));
+        assert!(names(&cache.list_namespace("ab")).is_empty());
     }
 }
