@@ -5,8 +5,10 @@ mod defaults;
 mod limit_ranger;
 mod namespace_lifecycle;
 mod plugin;
+mod pod_security;
 mod priority;
 mod rbac_escalation;
+mod resource_quota;
 mod service_account;
 
 pub use plugin::{AdmissionPlugin, AdmissionRequest, Operation};
@@ -40,7 +42,9 @@ impl AdmissionChain {
         let validating: Vec<Box<dyn AdmissionPlugin>> = vec![
             Box::new(limit_ranger::LimitRanger),
             Box::new(service_account::ServiceAccount),
+            Box::new(pod_security::PodSecurity),
             Box::new(priority::Priority),
+            Box::new(resource_quota::ResourceQuota),
         ];
         AdmissionChain { mutating, validating }
     }

@@ -271,6 +271,7 @@ impl Kind {
     pub(super) fn reset_for_create(&self, object: &mut Value) {
         if self.status {
             object.take_member("status");
+            super::shape::fill(&type_name(self.group, self.version, self.kind), object);
         }
         if self.generation {
             object.object_mut("metadata").put("generation", json!(1));
