@@ -91,7 +91,7 @@ fn is_charged(request: &AdmissionRequest<'_>) -> bool {
 
 /// What the quota is to be charged. Upstream: the first half of `CheckRequest`.
 fn delta(request: &AdmissionRequest<'_>, resource: &GroupResource, quota: &Value) -> Result<Usage, ApiError> {
-    let pods = resource.group == "" && resource.resource == "pods";
+    let pods = resource.group.is_empty() && resource.resource == "pods";
     let hard = quota.at("status").at("hard");
     let mut delta = Usage::new();
     if matches(quota, pods, &request.object) {
@@ -233,11 +233,9 @@ pub(in crate::apiserver) fn usage(resource: &GroupResource, object: &Value) -> U
     };
     let mut usage = Usage::from([(count, one)]);
     match (&*resource.group, &*resource.resource) {
-        ("", "pods") => {
-            if !matches!(object.at("status").text("phase"), "Succeeded" | "Failed") {
-                usage.append(&mut pod_usage(object.at("spec")));
-            }
-        }
+        // A pod that ended holds nothing but its own count.
+        ("", "pods") if matches!(object.at("status").text("phase"), "Succeeded" | "Failed") => {}
+        ("", "pods") => usage.append(&mut pod_usage(object.at("spec"))),
         ("", "services") => {
             let spec = object.at("spec");
             let ports = spec.items("ports");
