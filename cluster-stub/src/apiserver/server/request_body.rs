@@ -34,7 +34,7 @@ where
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| ApiError::bad_request(format!("cannot read the body: {error}")))?;
             let Ok(data) = frame.into_data() else { continue };
-            if all.is_empty() && data.len() as u64 == declared {
+            if all.is_empty() && data.len() as u64 == declared && data.len() <= LIMIT {
                 return Ok(data);
             }
             if discarded > 0 || declared > LIMIT as u64 || all.len() + data.len() > LIMIT {

@@ -343,7 +343,7 @@ mod tests {
         let mut cron_job = CronJob::default();
         cron_job.metadata.name = Some("cj".to_owned());
         let job = job_at(&cron_job, &CronJobSpec::default(), at("2026-01-01T00:01:00Z"), &TimeZone::UTC);
-        assert_eq!(job.metadata.name.as_deref(), Some("cj-29454721"));
+        assert_eq!(job.metadata.name.as_deref(), Some("cj-29453761"));
         let annotations = job.metadata.annotations.unwrap_or_default();
         assert_eq!(annotations.get(SCHEDULED_AT).map(String::as_str), Some("2026-01-01T00:01:00Z"));
     }
