@@ -60,7 +60,11 @@ pub async fn bootstrap(client: &kube::Client, options: &BootstrapOptions) -> Res
     create_all(client, objects).await?;
 
     // The Service allocates its address, so its range must be there before and its IPAddress is checked after it.
-    create(client, &kubernetes_service::service(*service_ip, advertised.port())).await?;
+    let service = kubernetes_service::service(*service_ip, advertised.port());
+    // Asked first: to create it again would be refused for its address, which it holds itself.
+    if !exists(client, &service).await? {
+        create(client, &service).await?;
+    }
     create(client, &kubernetes_service::ip_address(*service_ip)).await?;
     let holder = format!("{}_{}", options.host_name, uuid::Uuid::new_v4());
     let mut renewed = vec![
@@ -89,6 +93,14 @@ async fn create_all(client: &kube::Client, objects: Vec<Value>) -> Result<(), Bo
         .await
 }
 
+async fn exists(client: &kube::Client, object: &Value) -> Result<bool, BootstrapError> {
+    match send(client, Method::GET, &object_path(object), object).await {
+        Ok(()) => Ok(true),
+        Err(BootstrapError { source, .. }) if matches!(&*source, kube::Error::Api(e) if e.code == 404) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// Whether the object was created; `false` if it was there.
 async fn create(client: &kube::Client, object: &Value) -> Result<bool, BootstrapError> {
     match send(client, Method::POST, &collection_path(object), object).await {
@@ -106,11 +118,12 @@ async fn send(client: &kube::Client, method: Method, path: &str, object: &Value)
         name: object["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
         source: Box::new(source),
     };
+    let body = if method == Method::GET { Vec::new() } else { object.to_string().into_bytes() };
     let request = Request::builder()
         .method(method)
         .uri(path)
         .header(http::header::CONTENT_TYPE, "application/json")
-        .body(object.to_string().into_bytes())
+        .body(body)
         .map_err(|error| failed(kube::Error::HttpError(error)))?;
     client.request::<Value>(request).await.map(drop).map_err(failed)
 }
