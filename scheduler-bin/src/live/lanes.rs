@@ -23,7 +23,7 @@ pub(crate) async fn run(mut effects: mpsc::UnboundedReceiver<Effect>, work: Box<
     let mut ready: VecDeque<Arc<Effect>> = VecDeque::new();
     let mut in_flight = FuturesUnordered::new();
     let mut open = true;
-    while open || !in_flight.is_empty() {
+    while open || !in_flight.is_empty() || !ready.is_empty() {
         while in_flight.len() < MAX_IN_FLIGHT
             && let Some(effect) = ready.pop_front()
         {
