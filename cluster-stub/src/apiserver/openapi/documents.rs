@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH, LOCATION, VARY};
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH, LOCATION, VARY};
 use http::{HeaderMap, Response, StatusCode};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha512};
 
 use super::dialect::Dialect;
 use super::paths::paths;
+use super::protobuf;
 use super::schemas::{GroupVersionKind, kinds, list_type, schemas};
 use crate::apiserver::discovery::MediaType;
 use crate::apiserver::health::GIT_VERSION;
@@ -35,11 +36,14 @@ struct Documents {
     /// Resources by the name of their v3 document, e.g. `apis/apps/v1`.
     by_name: BTreeMap<String, Vec<Arc<Resource>>>,
     v2: OnceLock<Content>,
+    /// The same in the binary form.
+    v2_protobuf: OnceLock<Content>,
     v3: HashMap<String, OnceLock<Content>>,
 }
 
 struct Content {
     bytes: Bytes,
+    media_type: &'static str,
     etag: Option<HeaderValue>,
 }
 
@@ -59,6 +63,10 @@ impl OpenApi {
     pub fn answer(&self, path: &str, query: &Query, headers: &HeaderMap) -> Option<Response<Body>> {
         let documents = self.documents.read().unwrap_or_else(PoisonError::into_inner).clone();
         let rest = path.strip_prefix("/openapi/")?;
+        let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+        if rest.trim_end_matches('/') == "v2" && protobuf::is_preferred(accept) {
+            return Some(respond(documents.v2_protobuf(&self.schema), headers));
+        }
         if !MediaType::accepted(headers).iter().any(MediaType::allows_json) {
             return Some(status(&ApiError::not_acceptable(&["application/json"])));
         }
@@ -153,16 +161,23 @@ impl Documents {
     }
 
     fn v2(&self, schema: &Schema) -> &Content {
-        self.v2.get_or_init(|| {
-            let resources: Vec<Arc<Resource>> = self.all().cloned().collect();
-            let definitions = schemas(Dialect::V2, schema, roots(&resources), &self.kinds());
-            let paths: Map<String, Value> = resources.iter().flat_map(|r| paths(Dialect::V2, r)).collect();
-            Content::of(&json!({
-                "swagger": "2.0",
-                "info": {"title": "Kubernetes", "version": GIT_VERSION},
-                "paths": paths,
-                "definitions": definitions,
-            }))
+        self.v2.get_or_init(|| Content::of(&self.v2_document(schema)))
+    }
+
+    fn v2_protobuf(&self, schema: &Schema) -> &Content {
+        let encode = || Content::new(protobuf::document(&self.v2_document(schema)).into(), protobuf::MEDIA_TYPE);
+        self.v2_protobuf.get_or_init(encode)
+    }
+
+    fn v2_document(&self, schema: &Schema) -> Value {
+        let resources: Vec<Arc<Resource>> = self.all().cloned().collect();
+        let definitions = schemas(Dialect::V2, schema, roots(&resources), &self.kinds());
+        let paths: Map<String, Value> = resources.iter().flat_map(|r| paths(Dialect::V2, r)).collect();
+        json!({
+            "swagger": "2.0",
+            "info": {"title": "Kubernetes", "version": GIT_VERSION},
+            "paths": paths,
+            "definitions": definitions,
         })
     }
 }
@@ -184,9 +199,12 @@ fn roots(resources: &[Arc<Resource>]) -> Vec<String> {
 
 impl Content {
     fn of(document: &Value) -> Self {
-        let text = document.to_string();
-        let hash: String = Sha512::digest(&text).iter().map(|byte| format!("{byte:02X}")).collect();
-        Content { etag: HeaderValue::from_str(&format!("\"{hash}\"")).ok(), bytes: text.into() }
+        Content::new(document.to_string().into(), "application/json")
+    }
+
+    fn new(bytes: Bytes, media_type: &'static str) -> Self {
+        let hash: String = Sha512::digest(&bytes).iter().map(|byte| format!("{byte:02X}")).collect();
+        Content { etag: HeaderValue::from_str(&format!("\"{hash}\"")).ok(), bytes, media_type }
     }
 }
 
@@ -198,7 +216,7 @@ fn respond(content: &Content, headers: &HeaderMap) -> Response<Body> {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
     }
     let out = response.headers_mut();
-    out.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    out.insert(CONTENT_TYPE, HeaderValue::from_static(content.media_type));
     out.insert(VARY, HeaderValue::from_static("Accept"));
     if let Some(etag) = &content.etag {
         out.insert(ETAG, etag.clone());

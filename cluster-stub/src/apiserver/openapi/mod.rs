@@ -4,6 +4,7 @@
 mod dialect;
 mod documents;
 mod paths;
+mod protobuf;
 mod schemas;
 
 pub use documents::OpenApi;

@@ -173,7 +173,8 @@ impl PodLifecycle {
                 message: verdict.message,
                 last_probe_time: None,
                 last_transition_time: Some(Time(since)),
-                observed_generation: generation,
+                // Whoever bound the pod said this one; it carries no generation.
+                observed_generation: generation.filter(|_| type_ != "PodScheduled"),
             });
         }
         conditions

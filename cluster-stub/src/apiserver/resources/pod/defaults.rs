@@ -32,6 +32,13 @@ pub(super) fn apply_pod(pod: &mut Value) {
         }
     }
     sync_addresses(pod);
+    // Times that are no pointers in Go are written even when they are unknown.
+    for condition in pod.object_mut("status").items_mut("conditions") {
+        let Value::Object(members) = condition else { continue };
+        for time in ["lastProbeTime", "lastTransitionTime"] {
+            members.entry(time).or_insert(Value::Null);
+        }
+    }
 }
 
 /// Defaults of a pod spec, in a pod or a template.
