@@ -75,7 +75,8 @@ pub async fn bootstrap(client: &kube::Client, options: &BootstrapOptions) -> Res
     stream::iter(renewed.into_iter().map(Ok))
         .try_for_each_concurrent(CONCURRENCY, |object| async move {
             if !create(client, &object).await? {
-                send(client, Method::PUT, &object_path(&object), &object).await?;
+                // A patch needs no resourceVersion: nobody else writes these.
+                send(client, Method::PATCH, &object_path(&object), &object).await?;
             }
             Ok(())
         })
@@ -119,10 +120,11 @@ async fn send(client: &kube::Client, method: Method, path: &str, object: &Value)
         source: Box::new(source),
     };
     let body = if method == Method::GET { Vec::new() } else { object.to_string().into_bytes() };
+    let content_type = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
     let request = Request::builder()
         .method(method)
         .uri(path)
-        .header(http::header::CONTENT_TYPE, "application/json")
+        .header(http::header::CONTENT_TYPE, content_type)
         .body(body)
         .map_err(|error| failed(kube::Error::HttpError(error)))?;
     client.request::<Value>(request).await.map(drop).map_err(failed)
