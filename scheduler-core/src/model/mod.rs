@@ -1,6 +1,6 @@
 //! Pods, nodes and the objects around them as plain data, parsed once. No behaviour of any plugin lives here.
 //!
-//! Everything is built by [`crate::convert`] (from Kubernetes API objects) or by [`crate::testing`] (by hand),
+//! Everything is built by `convert` (from Kubernetes API objects) or by hand,
 //! shared as `Arc`, and never changed afterwards: an update is a new value.
 
 mod affinity;
