@@ -49,12 +49,15 @@ impl Context {
     /// Runs `controller` with `workers` tasks as soon as all informers know the cluster.
     pub(crate) fn run<C: Reconcile>(&self, controller: &Arc<C>, workers: usize) {
         let (context, controller) = (self.clone(), Arc::clone(controller));
-        self.tasks.spawn(async move {
-            tokio::select! {
-                () = context.shutdown.cancelled() => return,
-                () = context.informers.synced() => {}
-            }
+        self.tasks.spawn(self.clone().start_when_synced(Box::new(move || {
             worker::spawn(&controller, workers, &context.story, &context.tasks, &context.shutdown);
-        });
+        })));
+    }
+
+    async fn start_when_synced(self, start: Box<dyn FnOnce() + Send>) {
+        tokio::select! {
+            () = self.shutdown.cancelled() => {}
+            () = self.informers.synced() => start(),
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::any::TypeId;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
@@ -97,7 +98,8 @@ macro_rules! informers {
             pub(crate) fn start(&self, client: &kube::Client, tasks: &TaskTracker, shutdown: &CancellationToken) {
                 $({
                     let (informer, client, shutdown) = (self.$field.clone(), client.clone(), shutdown.clone());
-                    tasks.spawn(async move { informer.run(client, shutdown).await });
+                    let watch: BoxFuture<'static, ()> = Box::pin(async move { informer.run(client, shutdown).await });
+                    tasks.spawn(watch);
                 })*
             }
 

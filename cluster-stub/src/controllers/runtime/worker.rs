@@ -4,6 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -35,43 +36,70 @@ pub(crate) fn spawn<C: Reconcile>(
     shutdown: &CancellationToken,
 ) {
     for _ in 0..workers {
-        let (controller, story, shutdown) = (Arc::clone(controller), story.clone(), shutdown.clone());
-        tasks.spawn(async move {
-            let queue = controller.queue().clone();
-            loop {
-                let key = tokio::select! {
-                    () = shutdown.cancelled() => return,
-                    key = queue.next() => match key {
-                        Some(key) => key,
-                        None => return,
-                    },
-                };
-                let reconcile = story_log::follow(
-                    &story,
-                    controller.name(),
-                    controller.kind(),
-                    &key,
-                    AssertUnwindSafe(controller.reconcile(&key)).catch_unwind(),
+        tasks.spawn(work(Arc::clone(controller) as Arc<dyn DynReconcile>, story.clone(), shutdown.clone()));
+    }
+}
+
+/// [`Reconcile`] behind a pointer, so that the loop below is compiled once and not for every controller.
+trait DynReconcile: Send + Sync {
+    fn name(&self) -> &'static str;
+    fn kind(&self) -> &'static str;
+    fn queue(&self) -> &WorkQueue<ObjectKey>;
+    fn reconcile<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<(), SyncError>>;
+}
+
+impl<C: Reconcile> DynReconcile for C {
+    fn name(&self) -> &'static str {
+        Reconcile::name(self)
+    }
+
+    fn kind(&self) -> &'static str {
+        Reconcile::kind(self)
+    }
+
+    fn queue(&self) -> &WorkQueue<ObjectKey> {
+        Reconcile::queue(self)
+    }
+
+    fn reconcile<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<(), SyncError>> {
+        Box::pin(Reconcile::reconcile(self, key))
+    }
+}
+
+async fn work(controller: Arc<dyn DynReconcile>, story: Story, shutdown: CancellationToken) {
+    let queue = controller.queue().clone();
+    loop {
+        let key = tokio::select! {
+            () = shutdown.cancelled() => return,
+            key = queue.next() => match key {
+                Some(key) => key,
+                None => return,
+            },
+        };
+        let reconcile = story_log::follow(
+            &story,
+            controller.name(),
+            controller.kind(),
+            &key,
+            AssertUnwindSafe(controller.reconcile(&key)).catch_unwind(),
+        );
+        match reconcile.await {
+            Ok(Ok(())) => queue.forget(&key),
+            Ok(Err(error)) => {
+                tracing::debug!(
+                    controller = controller.name(),
+                    %key,
+                    error = &error as &dyn std::error::Error,
+                    "reconcile failed, will retry"
                 );
-                match reconcile.await {
-                    Ok(Ok(())) => queue.forget(&key),
-                    Ok(Err(error)) => {
-                        tracing::debug!(
-                            controller = controller.name(),
-                            %key,
-                            error = &error as &dyn std::error::Error,
-                            "reconcile failed, will retry"
-                        );
-                        queue.add_rate_limited(key.clone());
-                    }
-                    Err(_) => {
-                        // The panic hook has told what and where; one broken object must not stop the others.
-                        tracing::error!(controller = controller.name(), %key, "reconcile panicked, will retry");
-                        queue.add_rate_limited(key.clone());
-                    }
-                }
-                queue.done(&key);
+                queue.add_rate_limited(key.clone());
             }
-        });
+            Err(_) => {
+                // The panic hook has told what and where; one broken object must not stop the others.
+                tracing::error!(controller = controller.name(), %key, "reconcile panicked, will retry");
+                queue.add_rate_limited(key.clone());
+            }
+        }
+        queue.done(&key);
     }
 }

@@ -11,6 +11,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -112,11 +113,12 @@ struct Fleet {
 impl Shared {
     /// Runs `work` in the background, until shutdown at the latest.
     fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        let shutdown = self.shutdown.clone();
-        self.tasks.spawn(async move {
-            tokio::select! { () = shutdown.cancelled() => {}, () = work => {} }
-        });
+        self.tasks.spawn(until(self.shutdown.clone(), Box::pin(work)));
     }
+}
+
+async fn until(shutdown: CancellationToken, work: BoxFuture<'static, ()>) {
+    tokio::select! { () = shutdown.cancelled() => {}, () = work => {} }
 }
 
 /// Starts the fleet's tasks and returns the way to talk to it.
