@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use k8s_openapi::api::core::v1::Node;
 
 use crate::kubelet::nodes::default_nodes;
-use crate::story::Story;
+use cluster_stub_base::story::Story;
 
 /// Settings of a cluster. The defaults are three nodes in memory on a free port of the loopback interface.
 #[derive(Clone, Debug)]

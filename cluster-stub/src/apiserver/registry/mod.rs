@@ -48,7 +48,7 @@ use super::resources::{GroupResource, Resource};
 use super::schema::{Schema, TypeIdx};
 use super::status::{ApiError, Qualified};
 use crate::store::Store;
-use crate::story::Story;
+use cluster_stub_base::story::Story;
 
 /// What a registry is made of.
 pub struct RegistryConfig {

@@ -10,7 +10,7 @@ use super::{Entry, Registry, meta, store_failure};
 use crate::apiserver::codec::stored;
 use crate::apiserver::status::ApiError;
 use crate::store::{KeyValue, RangeRequest, Revision, TxnRequest};
-use crate::story::{Component, Step};
+use cluster_stub_base::story::{Component, Step};
 
 /// An object as it is in the store now.
 pub(super) struct Stored {

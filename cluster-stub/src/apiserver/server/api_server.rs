@@ -23,7 +23,7 @@ use crate::apiserver::authn::{Authenticator, PeerCertificates, UserInfo, imperso
 use crate::apiserver::authz::{Attributes, Authorizer, Decision, forbidden};
 use crate::apiserver::request::RequestInfo;
 use crate::apiserver::status::ApiError;
-use crate::story::{Component, Step, Story};
+use cluster_stub_base::story::{Component, Step, Story};
 
 /// How long a request may take that neither watches nor streams. Upstream v1.36.2: `--request-timeout`.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);

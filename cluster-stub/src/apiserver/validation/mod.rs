@@ -6,8 +6,7 @@ pub mod json;
 pub mod labels;
 pub mod meta;
 pub mod names;
-pub mod quantity;
 
+pub use cluster_stub_base::quantity::{self, Quantity, QuantityError};
 pub use field::{ErrorKind, FieldError, Path, go_struct};
 pub use json::JsonExt;
-pub use quantity::{Quantity, QuantityError};

@@ -1,0 +1,7 @@
+//! What the parts of the offline cluster share: the story that they tell, quantities, how they watch and record events.
+//! Holds no part itself.
+
+pub mod correlator;
+pub mod quantity;
+pub mod reflector;
+pub mod story;
