@@ -3,6 +3,7 @@
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
+use benches::bare_loop::BareLoop;
 use benches::workload::{Shape, cluster, default_bound, new_pod};
 use scheduler_core::engine::{Change, Scheduler};
 use scheduler_core::model::Timestamp;
@@ -84,23 +85,10 @@ fn bare_loop(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("score");
     group.sample_size(20);
     for n_nodes in SIZES {
-        let allocatable: Vec<(i64, i64)> = vec![(32_000, 128 << 30); n_nodes];
-        let requested: Vec<(i64, i64)> =
-            (0..n_nodes).map(|i| (i64::try_from(i % 20_000).unwrap_or(0), 1 << 30)).collect();
+        let columns = BareLoop::new(n_nodes, default_bound(n_nodes));
+        let pod = new_pod(Shape::Basic, 0, n_nodes);
         group.bench_function(BenchmarkId::new("bare-loop", n_nodes), |bencher| {
-            bencher.iter(|| {
-                let mut best = (i64::MIN, 0);
-                for (i, (have, used)) in allocatable.iter().zip(&requested).enumerate() {
-                    let (cpu, memory) = (have.0 - used.0 - 100, have.1 - used.1 - (256 << 20));
-                    if cpu >= 0 && memory >= 0 {
-                        let score = (cpu * 100 / have.0 + memory * 100 / have.1) / 2;
-                        if score > best.0 {
-                            best = (score, i);
-                        }
-                    }
-                }
-                std::hint::black_box(best)
-            });
+            bencher.iter(|| columns.best(0..n_nodes, std::hint::black_box(&pod)));
         });
     }
     group.finish();

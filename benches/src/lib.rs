@@ -1,3 +1,5 @@
-//! Workload builders that benches and tests share. No measuring here.
+//! Workload builders that benches, tests and `plimsoll bench` share, and the loop that they are compared with.
 
+pub mod bare_loop;
 pub mod workload;
+pub mod workloads;

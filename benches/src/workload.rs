@@ -128,7 +128,41 @@ pub fn new_pod(shape: Shape, k: usize, n_nodes: usize) -> Pod {
     pod
 }
 
-/// A scheduler that knows the nodes, `n_bound` bound pods, and (for the default spreading) the services.
+/// The incoming pods of a run: a shape, and how much they are alike.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Incoming {
+    /// What they ask for.
+    pub shape: Shape,
+    /// Nodes of the cluster; the groups of [`Shape::AntiAffinity`] depend on it.
+    pub n_nodes: usize,
+    /// Share of the pods, from 0 to 1, that differ from every other pod: they ask for some bytes of memory more.
+    pub distinct: f64,
+    /// Pods that follow each other with the same shape, as a workload's replicas do; at least 1.
+    pub n_replicas: usize,
+}
+
+impl Incoming {
+    /// Incoming pod `k`.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "k times a share of at most 1 is at most k")]
+    pub fn pod(&self, k: usize) -> Pod {
+        let template = k / self.n_replicas.max(1);
+        let mut pod = new_pod(self.shape, template, self.n_nodes);
+        pod.name = format!("new-{k:07}").into();
+        pod.uid = Arc::clone(&pod.name);
+        let n_distinct = |k: usize| (k as f64 * self.distinct) as usize;
+        if n_distinct(k + 1) > n_distinct(k) {
+            let bytes = i64::try_from(k + 1).unwrap_or(i64::MAX);
+            pod.resources.requests.memory += bytes;
+            pod.resources.scoring_memory += bytes;
+            pod.resources.used_non_zero_memory += bytes;
+        }
+        pod
+    }
+}
+
+/// A scheduler that knows the nodes, `n_bound` bound pods, and (for the default spreading) the services; it scores every
+/// node.
 ///
 /// # Panics
 /// Never: the default configuration is valid.
@@ -137,23 +171,39 @@ pub fn cluster(shape: Shape, n_nodes: usize, n_bound: usize) -> Scheduler {
     let registry = scheduler_core::plugins::registry();
     let mut scheduler = Scheduler::new(&KubeSchedulerConfiguration::default(), &registry, Options::default())
         .expect("the default configuration is valid");
+    add_nodes(&mut scheduler, n_nodes);
+    add_bound_pods(&mut scheduler, n_nodes, n_bound);
+    add_services(&mut scheduler, shape);
+    scheduler
+}
+
+/// Tells `scheduler` of the nodes.
+pub fn add_nodes(scheduler: &mut Scheduler, n_nodes: usize) {
     for i in 0..n_nodes {
         scheduler.handle(Change::Applied(node(i).into()), Timestamp::ZERO);
     }
+}
+
+/// Tells `scheduler` of `n_bound` pods on the nodes.
+pub fn add_bound_pods(scheduler: &mut Scheduler, n_nodes: usize, n_bound: usize) {
     for j in 0..n_bound {
         scheduler.handle(Change::Applied(bound_pod(j, n_nodes).into()), Timestamp::ZERO);
     }
-    if shape == Shape::DefaultSpread {
-        for app in 0..10 {
-            let service = Service {
-                name: format!("app-{app}").into(),
-                namespace: "default".into(),
-                selector: Some([("app", format!("app-{app}").as_str())].into_iter().collect::<Labels>()),
-            };
-            scheduler.handle(Change::Applied(service.into()), Timestamp::ZERO);
-        }
+}
+
+/// Tells `scheduler` of the services that turn on the default spreading, if the shape wants it.
+pub fn add_services(scheduler: &mut Scheduler, shape: Shape) {
+    if shape != Shape::DefaultSpread {
+        return;
     }
-    scheduler
+    for app in 0..10 {
+        let service = Service {
+            name: format!("app-{app}").into(),
+            namespace: "default".into(),
+            selector: Some([("app", format!("app-{app}").as_str())].into_iter().collect::<Labels>()),
+        };
+        scheduler.handle(Change::Applied(service.into()), Timestamp::ZERO);
+    }
 }
 
 /// How many bound pods a cluster of this size has by default.
@@ -234,5 +284,32 @@ fn term(topology_key: &str, selector: Arc<Selector>) -> AffinityTerm {
         namespace_selector: Arc::default(),
         selector,
         topology_key: topology_key.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory(distinct: f64, n_replicas: usize) -> Vec<i64> {
+        let incoming = Incoming { shape: Shape::Basic, n_nodes: 10, distinct, n_replicas };
+        (0..8).map(|k| incoming.pod(k).resources.requests.memory - ((256 * (1 + (k as i64 / n_replicas as i64) % 4)) << 20)).collect()
+    }
+
+    #[test]
+    fn the_share_of_distinct_pods_is_kept_all_along() {
+        assert_eq!(memory(0.0, 1), [0; 8], "none");
+        assert_eq!(memory(1.0, 1), [1, 2, 3, 4, 5, 6, 7, 8], "all");
+        assert_eq!(memory(0.5, 1), [0, 2, 0, 4, 0, 6, 0, 8], "every second");
+    }
+
+    #[test]
+    fn replicas_follow_each_other() {
+        assert_eq!(memory(0.0, 4), [0; 8]);
+        let incoming = Incoming { shape: Shape::Mixed, n_nodes: 10, distinct: 0.0, n_replicas: 3 };
+        let pods: Vec<Pod> = (0..6).map(|k| incoming.pod(k)).collect();
+        assert_eq!(pods[0].labels, pods[2].labels);
+        assert_ne!(pods[2].labels, pods[3].labels);
+        assert_ne!(pods[0].uid, pods[1].uid);
     }
 }

@@ -12,6 +12,7 @@
 //! }
 //! ```
 
+mod bench;
 mod choice;
 mod cli;
 mod columns;

@@ -4,8 +4,13 @@ use std::process::ExitCode;
 
 use scheduler_core::plugins;
 
+#[cfg(not(feature = "count-allocations"))]
 #[global_allocator]
 static GLOBAL: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+#[cfg(feature = "count-allocations")]
+#[global_allocator]
+static GLOBAL: &stats_alloc::StatsAlloc<std::alloc::System> = &stats_alloc::INSTRUMENTED_SYSTEM;
 
 fn main() -> ExitCode {
     scheduler_bin::main_with(plugins::registry())

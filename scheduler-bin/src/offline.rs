@@ -88,6 +88,7 @@ impl Offline {
                     seed: options.seed,
                     leader_election: None,
                     metrics_address: None,
+                    record_decisions: options.observer.is_some(),
                     observer: options.observer,
                 };
                 Some(

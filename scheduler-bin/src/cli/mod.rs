@@ -1,5 +1,6 @@
 //! The command line: which commands there are, exit codes, logging. One file per command; what a command does lives elsewhere.
 
+mod bench;
 mod capacity;
 #[cfg(feature = "offline-cluster")]
 mod demo;
@@ -53,6 +54,8 @@ enum Command {
     Capacity(capacity::Capacity),
     /// Place workloads or a trace on nodes that need not exist.
     Simulate(simulate::Simulate),
+    /// Measure how fast the engine decides.
+    Bench(bench::Bench),
 }
 
 /// How a command writes its result.
@@ -143,6 +146,7 @@ fn execute(command: Command, registry: Registry) -> Result<(), Failure> {
             Command::Explain(explain) => explain.execute(registry).await,
             Command::Capacity(capacity) => capacity.execute(registry).await,
             Command::Simulate(simulate) => simulate.execute(&registry),
+            Command::Bench(bench) => bench.execute(registry).await,
         }
     });
     // Blocking tasks that nobody waits for any more must not keep the process.

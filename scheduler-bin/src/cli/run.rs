@@ -79,6 +79,7 @@ impl Run {
             leader_election: election,
             metrics_address: self.metrics_bind_address,
             observer: None,
+            record_decisions: false,
         };
         let mut scheduler =
             LiveScheduler::start(connection.client, &registry, options).await.map_err(|error| match error {

@@ -10,7 +10,7 @@ use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessR
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Api, Client, Config};
 
-use super::failure;
+use super::{failure, transport};
 
 /// How long the first question to the API server may take.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(15);
@@ -116,6 +116,19 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Connection, ConnectErr
     Ok(connection)
 }
 
+/// Connects with the text of a kubeconfig, without asking the server anything.
+///
+/// # Errors
+/// The text is malformed.
+#[cfg(feature = "offline-cluster")]
+pub(crate) async fn from_text(text: &str) -> Result<Connection, ConnectError> {
+    let origin = "the cluster's kubeconfig".to_owned();
+    let wrong = |error| ConnectError::Kubeconfig { origin: origin.clone(), problem: explain(&error) };
+    let file = Kubeconfig::from_yaml(text).map_err(wrong)?;
+    let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(wrong)?;
+    with_config(config, origin)
+}
+
 async fn load(kubeconfig: Option<&Path>) -> Result<(Config, String), ConnectError> {
     if let Some(path) = kubeconfig {
         return read(path).await;
@@ -181,7 +194,7 @@ fn with_config(config: Config, origin: String) -> Result<Connection, ConnectErro
     {
         return Err(ConnectError::ClientCertificateExpired { origin, end });
     }
-    match Client::try_from(config) {
+    match transport::client(config) {
         Ok(client) => Ok(Connection { client, server, origin }),
         Err(error) => Err(ConnectError::Kubeconfig { origin, problem: failure::describe(&error) }),
     }

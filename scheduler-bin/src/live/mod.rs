@@ -18,6 +18,8 @@ mod leader;
 mod metrics;
 mod perform;
 mod recorder;
+mod request;
+mod transport;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -66,8 +68,10 @@ pub struct Options {
     pub leader_election: Option<LeaderElection>,
     /// Where probes and metrics are served, if anywhere.
     pub metrics_address: Option<SocketAddr>,
-    /// Who hears of attempts; with an observer each attempt carries its decision record.
+    /// Who hears of attempts.
     pub observer: Option<Observer>,
+    /// Whether each attempt carries its decision record; it costs a second look at every node.
+    pub record_decisions: bool,
 }
 
 /// Why a live scheduler did not start or has ended.
@@ -124,7 +128,7 @@ impl LiveScheduler {
             registry,
             EngineOptions {
                 seed: options.seed,
-                record_decisions: options.observer.is_some(),
+                record_decisions: options.record_decisions,
                 ..EngineOptions::default()
             },
         )

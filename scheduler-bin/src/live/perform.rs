@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod};
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, Client};
 use scheduler_core::framework::{Effect, EffectError, EffectKind, NominatedNode, PodCondition};
 use scheduler_core::model::ObjectRef;
@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::conditions::KnownConditions;
 use super::failure::{self, Verdict};
 use super::recorder::{Happening, Recorder};
+use super::request;
 
 /// Tries for one request, with pauses of 50 ms, 100 ms, … between them. A pod whose binding fails for longer is queued again.
 const MAX_TRIES: u32 = 5;
@@ -84,12 +85,12 @@ impl Performer {
             "metadata": { "name": *pod.name, "namespace": *pod.namespace, "uid": *pod.uid },
             "target": { "kind": "Node", "name": node },
         });
-        let params = PostParams::default();
+        let binding = binding.to_string();
+        let path = format!("/api/v1/namespaces/{}/pods/{}/binding", pod.namespace, pod.name);
         let mut tries = Tries::default();
         loop {
-            let post = pods.create_subresource::<Value, Value>("binding", &pod.name, &params, &binding);
-            let error = match timed(post).await {
-                Ok(_) => return Ok(()),
+            let error = match timed(request::post(&self.client, &path, binding.clone().into())).await {
+                Ok(()) => return Ok(()),
                 Err(error) => error,
             };
             if matches!(failure::verdict(&error), Verdict::TryAgain(_) | Verdict::Conflict) {

@@ -8,13 +8,14 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::{Event, EventSeries};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use rustc_hash::FxHashMap;
 use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::failure::{self, Verdict};
+use super::request;
 
 /// A series ends when its event was not seen for so long; upstream: event_broadcaster.go finishTime.
 const FINISH: Duration = Duration::from_secs(6 * 60);
@@ -27,7 +28,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// Events that may wait to be written; more are dropped, as upstream does.
 const MAX_QUEUED: usize = 10_000;
 /// Requests in flight at once.
-const MAX_IN_FLIGHT: usize = 16;
+const MAX_IN_FLIGHT: usize = 64;
 
 /// What happened, before it has a name and a time.
 #[derive(Clone, Debug)]
@@ -197,9 +198,8 @@ fn new_event(happening: Happening, host: &str) -> Event {
 
 async fn write(client: Client, event: Arc<Event>) {
     let namespace = event.metadata.namespace.as_deref().unwrap_or("default");
-    let events: Api<Event> = Api::namespaced(client, namespace);
     for attempt in 1..=MAX_TRIES {
-        let Err(error) = write_once(&events, &event).await else { return };
+        let Err(error) = write_once(&client, namespace, &event).await else { return };
         match failure::verdict(&error) {
             Verdict::TryAgain(after) if attempt < MAX_TRIES => {
                 let jitter = 1.0 + rand::random::<f64>() / 4.0;
@@ -216,15 +216,17 @@ async fn write(client: Client, event: Arc<Event>) {
     }
 }
 
-async fn write_once(events: &Api<Event>, event: &Event) -> Result<(), kube::Error> {
+async fn write_once(client: &Client, namespace: &str, event: &Event) -> Result<(), kube::Error> {
     if let (Some(series), Some(name)) = (&event.series, &event.metadata.name) {
+        let events: Api<Event> = Api::namespaced(client.clone(), namespace);
         let patch = Patch::Strategic(json!({ "series": series }));
         match events.patch(name, &PatchParams::default(), &patch).await {
             Err(error) if failure::verdict(&error) == Verdict::NotFound => {}
             answer => return answer.map(drop),
         }
     }
-    events.create(&PostParams::default(), event).await.map(drop)
+    let body = serde_json::to_vec(event).map_err(kube::Error::SerdeError)?;
+    request::post(client, &format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events"), body).await
 }
 
 #[cfg(test)]

@@ -1,0 +1,10 @@
+//! Measuring: the engine on clusters made from numbers, and kube-scheduler's own workloads. Decides nothing and changes
+//! nothing outside this process.
+
+pub(crate) mod memory;
+mod progress;
+pub(crate) mod report;
+pub(crate) mod shapes;
+pub(crate) mod workload;
+
+pub(crate) use progress::{Progress, Stop};

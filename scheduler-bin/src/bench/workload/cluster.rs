@@ -1,0 +1,323 @@
+//! A workload end to end: the offline cluster's API server in this process, and the live scheduler against it, over HTTPS.
+//! Neither controllers nor kubelets run, as in upstream's benchmark. Events are written.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use cluster_stub::cluster::{Cluster, ClusterOptions as StubOptions};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use http::{Method, Request};
+use kube::Client;
+use scheduler_core::config::KubeSchedulerConfiguration;
+use scheduler_core::engine::Outcome;
+use scheduler_core::framework::{EffectKind, Registry};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::pods::complete;
+use super::run::{Happening, Target, Turn};
+use crate::live::{Happened, LiveScheduler, Observer, Options, connect, failure};
+
+/// Requests for creation in flight at once.
+const N_WRITERS: usize = 64;
+
+/// How a workload is run end to end.
+pub(crate) struct ClusterOptions {
+    /// The scheduler's configuration.
+    pub(crate) configuration: KubeSchedulerConfiguration,
+    /// Seed of its draws.
+    pub(crate) seed: u64,
+    /// Whether measured pods are there before the scheduler starts.
+    pub(crate) create_first: bool,
+}
+
+/// The cluster, its scheduler, and a client for the workload's objects.
+pub(crate) struct ClusterTarget {
+    cluster: Cluster,
+    client: Client,
+    registry: Arc<Registry>,
+    options: ClusterOptions,
+    scheduler: Option<LiveScheduler>,
+    observer: Observer,
+    happened: mpsc::UnboundedReceiver<News>,
+    last_message: Option<String>,
+}
+
+/// What the observer tells.
+enum News {
+    Happened(Happening),
+    Unscheduled(String),
+}
+
+/// A request that creates an object.
+pub(crate) struct Creation {
+    path: String,
+    body: Bytes,
+    /// The taints that a node is to have; admission adds that it is not ready.
+    taints: Option<Value>,
+}
+
+impl ClusterTarget {
+    /// Starts the cluster and the scheduler.
+    ///
+    /// # Errors
+    /// One of them does not start.
+    pub(crate) async fn start(registry: Arc<Registry>, options: ClusterOptions) -> Result<Self, String> {
+        let cluster = Cluster::start(StubOptions {
+            nodes: Vec::new(),
+            controllers: false,
+            kubelet: false,
+            ..StubOptions::default()
+        })
+        .await
+        .map_err(|error| error.to_string())?;
+        let client = connect::from_text(&cluster.kubeconfig()).await.map_err(|error| error.to_string())?.client;
+        let (sender, happened) = mpsc::unbounded_channel();
+        let observer: Observer = Arc::new(move |what| {
+            tell(&what, |news| {
+                // Nobody listens only when the workload has ended.
+                let _ = sender.send(news);
+            });
+        });
+        let mut target =
+            Self { cluster, client, registry, options, scheduler: None, observer, happened, last_message: None };
+        target.start_scheduler().await?;
+        Ok(target)
+    }
+
+    /// Ends the scheduler, then the cluster.
+    pub(crate) async fn shutdown(mut self) {
+        self.stop_scheduler().await;
+        self.cluster.shutdown().await;
+    }
+
+    async fn start_scheduler(&mut self) -> Result<(), String> {
+        let kubeconfig = self.cluster.kubeconfig();
+        let connection = connect::from_text(&kubeconfig).await.map_err(|error| error.to_string())?;
+        let options = Options {
+            configuration: self.options.configuration.clone(),
+            seed: self.options.seed,
+            leader_election: None,
+            metrics_address: None,
+            observer: Some(Arc::clone(&self.observer)),
+            record_decisions: false,
+        };
+        let scheduler = LiveScheduler::start(connection.client, &self.registry, options).await;
+        self.scheduler = Some(scheduler.map_err(|error| error.to_string())?);
+        Ok(())
+    }
+
+    async fn stop_scheduler(&mut self) {
+        if let Some(scheduler) = self.scheduler.take() {
+            scheduler.shutdown().await;
+        }
+    }
+
+    async fn send(&self, method: Method, path: &str, body: Bytes) -> Result<(), String> {
+        let content_type =
+            if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(http::header::CONTENT_TYPE, content_type)
+            .body(kube::client::Body::from(body.to_vec()))
+            .map_err(|error| format!("{path}: {error}"))?;
+        let response = self.client.send(request).await.map_err(|error| format!("{path}: {}", failure::describe(&error)))?;
+        let status = response.status();
+        let body = response.into_body().collect_bytes().await.map_err(|error| format!("{path}: {}", failure::describe(&error)))?;
+        if status.is_success() {
+            return Ok(());
+        }
+        let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
+        Err(format!("{path}: {status}: {}", answer["message"].as_str().unwrap_or_default()))
+    }
+
+    async fn create(&self, creation: Creation) -> Result<(), String> {
+        let Creation { path, body, taints } = creation;
+        self.send(Method::POST, &path, body.clone()).await?;
+        let Some(taints) = taints else { return Ok(()) };
+        let name = serde_json::from_slice::<Value>(&body).unwrap_or_default()["metadata"]["name"].clone();
+        let patch = json!({ "spec": { "taints": taints } }).to_string();
+        self.send(Method::PATCH, &format!("{path}/{}", name.as_str().unwrap_or_default()), patch.into()).await
+    }
+}
+
+/// Tells what the workload wants to know of what the scheduler did.
+fn tell(what: &Happened<'_>, listener: impl Fn(News)) {
+    match what {
+        Happened::Performed(effect, result) => {
+            let EffectKind::Bind { pod, node } = &effect.kind else { return };
+            listener(match result {
+                Ok(()) => {
+                    News::Happened(Happening::Scheduled { namespace: Arc::clone(&pod.namespace), at: Instant::now() })
+                }
+                Err(error) => News::Unscheduled(format!("{pod}: binding to {node}: {error}")),
+            });
+        }
+        Happened::Attempt(attempt) => {
+            let pod = &attempt.pod;
+            if attempt.attempts == 1 {
+                listener(News::Happened(Happening::FirstAttempt { namespace: Arc::clone(&pod.namespace) }));
+            }
+            if let Outcome::Unschedulable { message, .. } | Outcome::Error { message } = &attempt.outcome {
+                listener(News::Unscheduled(format!("{}/{}: {message}", pod.namespace, pod.name)));
+            }
+        }
+    }
+}
+
+/// Where objects of a kind live: group and version, resource, whether in namespaces.
+fn path(object: &Value) -> Result<String, String> {
+    let kind = object["kind"].as_str().unwrap_or_default();
+    let version = object["apiVersion"].as_str().unwrap_or_default();
+    let kinds: HashMap<&str, (&str, bool)> = [
+        ("Node", ("nodes", false)),
+        ("Namespace", ("namespaces", false)),
+        ("PersistentVolume", ("persistentvolumes", false)),
+        ("StorageClass", ("storageclasses", false)),
+        ("CSINode", ("csinodes", false)),
+        ("PriorityClass", ("priorityclasses", false)),
+        ("Pod", ("pods", true)),
+        ("Service", ("services", true)),
+        ("ServiceAccount", ("serviceaccounts", true)),
+        ("Secret", ("secrets", true)),
+        ("ConfigMap", ("configmaps", true)),
+        ("PersistentVolumeClaim", ("persistentvolumeclaims", true)),
+        ("ReplicaSet", ("replicasets", true)),
+        ("StatefulSet", ("statefulsets", true)),
+        ("ReplicationController", ("replicationcontrollers", true)),
+        ("PodDisruptionBudget", ("poddisruptionbudgets", true)),
+    ]
+    .into();
+    let Some((resource, is_namespaced)) = kinds.get(kind) else {
+        return Err(format!("objects of kind {kind:?} are not supported end to end"));
+    };
+    let root = if version.contains('/') { format!("/apis/{version}") } else { format!("/api/{version}") };
+    Ok(match object["metadata"]["namespace"].as_str().filter(|_| *is_namespaced) {
+        Some(namespace) => format!("{root}/namespaces/{namespace}/{resource}"),
+        None => format!("{root}/{resource}"),
+    })
+}
+
+fn creation(object: &Value) -> Result<Creation, String> {
+    let taints = (object["kind"] == "Node").then(|| match &object["spec"]["taints"] {
+        Value::Null => json!([]),
+        taints => taints.clone(),
+    });
+    Ok(Creation { path: path(object)?, body: object.to_string().into(), taints })
+}
+
+impl Target for ClusterTarget {
+    type Prepared = Vec<Creation>;
+
+    fn prepare(&mut self, objects: Vec<Value>) -> Result<Vec<Creation>, String> {
+        let mut creations = Vec::with_capacity(objects.len());
+        for mut object in objects {
+            complete(&mut object);
+            creations.push(creation(&object)?);
+            if object["kind"] == "Namespace" {
+                // No controller makes it; without a token to mount, pods stay as they are written.
+                creations.push(creation(&json!({
+                    "apiVersion": "v1",
+                    "kind": "ServiceAccount",
+                    "metadata": { "name": "default", "namespace": object["metadata"]["name"] },
+                    "automountServiceAccountToken": false,
+                }))?);
+            }
+        }
+        Ok(creations)
+    }
+
+    async fn submit(&mut self, creations: Vec<Creation>) -> Result<(), String> {
+        // A namespace comes before what is in it.
+        let n_writers = if creations.len() < 8 { 1 } else { N_WRITERS };
+        let this = &*self;
+        stream::iter(creations)
+            .map(|creation| this.create(creation))
+            .buffer_unordered(n_writers)
+            .try_collect::<()>()
+            .await
+    }
+
+    async fn submit_measured(&mut self, pods: Vec<Creation>) -> Result<Instant, String> {
+        if !self.options.create_first {
+            let start = Instant::now();
+            self.submit(pods).await?;
+            return Ok(start);
+        }
+        self.stop_scheduler().await;
+        self.submit(pods).await?;
+        let start = Instant::now();
+        self.start_scheduler().await?;
+        Ok(start)
+    }
+
+    async fn delete(&mut self, object: &Value) -> Result<(), String> {
+        let path = format!("{}/{}", path(object)?, object["metadata"]["name"].as_str().unwrap_or_default());
+        match self.send(Method::DELETE, &path, Bytes::new()).await {
+            Err(problem) if problem.contains(": 404 ") => Ok(()),
+            answer => answer,
+        }
+    }
+
+    async fn turn(&mut self, until: Option<Instant>) -> Result<Turn, String> {
+        let mut turn = Turn::default();
+        let Some(scheduler) = &mut self.scheduler else { return Err("there is no scheduler".to_owned()) };
+        let pause = async {
+            match until {
+                Some(until) => tokio::time::sleep_until(until.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        let first = tokio::select! {
+            news = self.happened.recv() => news,
+            () = pause => None,
+            () = tokio::time::sleep(std::time::Duration::from_millis(100)) => None,
+            ended = scheduler.ended() => return Err(format!("the scheduler ended: {ended:?}")),
+        };
+        let mut next = first;
+        while let Some(news) = next {
+            match news {
+                News::Happened(happening) => turn.happened.push(happening),
+                News::Unscheduled(message) => self.last_message = Some(message),
+            }
+            next = self.happened.try_recv().ok();
+        }
+        Ok(turn)
+    }
+
+    fn last_message(&self) -> Option<String> {
+        self.last_message.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_are_created_where_their_kind_lives() {
+        let object = |version: &str, kind: &str, namespace: Option<&str>| {
+            json!({ "apiVersion": version, "kind": kind, "metadata": { "name": "x", "namespace": namespace } })
+        };
+        for (object, want) in [
+            (object("v1", "Pod", Some("n")), Ok("/api/v1/namespaces/n/pods")),
+            (object("v1", "Node", None), Ok("/api/v1/nodes")),
+            (object("apps/v1", "ReplicaSet", Some("n")), Ok("/apis/apps/v1/namespaces/n/replicasets")),
+            (object("v1", "Gadget", None), Err("objects of kind \"Gadget\" are not supported end to end")),
+        ] {
+            let got = path(&object);
+            assert_eq!(got.as_deref().map_err(String::as_str), want);
+        }
+    }
+
+    #[test]
+    fn a_node_gets_its_own_taints_back() {
+        let node = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n" }, "spec": {} });
+        assert_eq!(creation(&node).expect("a node").taints, Some(json!([])));
+        let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "namespace": "n" } });
+        assert_eq!(creation(&pod).expect("a pod").taints, None);
+    }
+}
