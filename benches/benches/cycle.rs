@@ -1,14 +1,19 @@
-//! Time of a whole decision, and of its Filter and Score parts, over cluster sizes, shapes and threads.
+//! Time of a whole decision over shapes, cluster sizes and threads: all pods different, and replicas.
+
+use std::hint::black_box;
+use std::time::Duration;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use benches::bare_loop::BareLoop;
-use benches::workload::{Shape, cluster, default_bound, new_pod};
+use benches::workload::{Incoming, Shape, cluster, default_bound, new_pod};
 use scheduler_core::engine::{Change, Scheduler};
-use scheduler_core::model::Timestamp;
+use scheduler_core::model::{Pod, Timestamp};
 
-const SIZES: [usize; 5] = [100, 1_000, 5_000, 50_000, 100_000];
+const SIZES: [usize; 4] = [1_000, 5_000, 50_000, 100_000];
+/// The largest cluster, for one shape only: building it takes seconds.
+const LARGEST: usize = 1_000_000;
 
 fn pool(n_threads: usize) -> ThreadPool {
     ThreadPoolBuilder::new().num_threads(n_threads).build().expect("threads can be started")
@@ -20,26 +25,34 @@ fn threads() -> Vec<usize> {
     if all == 1 { vec![1] } else { vec![1, all] }
 }
 
-/// One decision with what follows it, without the pod's conversion.
-fn decide(scheduler: &mut Scheduler, shape: Shape, k: &mut usize, n_nodes: usize, pool: &ThreadPool) {
-    scheduler.handle(Change::Applied(new_pod(shape, *k, n_nodes).into()), Timestamp::ZERO);
-    *k += 1;
-    std::hint::black_box(scheduler.schedule_one(Timestamp::ZERO, pool));
-    std::hint::black_box(scheduler.drain_effects());
+/// One decision: the pod enters the queue, is placed, and stays assumed on its node.
+fn decide(scheduler: &mut Scheduler, pod: Pod, pool: &ThreadPool) {
+    scheduler.handle(Change::Applied(pod.into()), Timestamp::ZERO);
+    black_box(scheduler.schedule_one(Timestamp::ZERO, pool));
+    black_box(scheduler.drain_effects());
 }
 
-fn cycle(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("cycle");
-    group.sample_size(20);
+fn decisions(criterion: &mut Criterion, group: &str, distinct: f64, n_replicas: usize) {
+    let mut group = criterion.benchmark_group(group);
+    group.sample_size(10).warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
     for shape in Shape::ALL {
-        for n_nodes in SIZES {
+        let largest = (shape == Shape::Basic).then_some(LARGEST);
+        for n_nodes in SIZES.into_iter().chain(largest) {
             for n_threads in threads() {
                 let pool = pool(n_threads);
                 let mut scheduler = cluster(shape, n_nodes, default_bound(n_nodes));
+                let incoming = Incoming { shape, n_nodes, distinct, n_replicas };
                 let mut k = 0;
                 let id = BenchmarkId::new(format!("{}/{n_threads}-threads", shape.name()), n_nodes);
                 group.bench_function(id, |bencher| {
-                    bencher.iter(|| decide(&mut scheduler, shape, &mut k, n_nodes, &pool));
+                    bencher.iter_batched(
+                        || {
+                            k += 1;
+                            incoming.pod(k)
+                        },
+                        |pod| decide(&mut scheduler, pod, &pool),
+                        BatchSize::SmallInput,
+                    );
                 });
             }
         }
@@ -47,52 +60,35 @@ fn cycle(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Examining a pod that no node can take: filters alone, with the reasons of every node.
-fn filter(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("filter");
-    group.sample_size(20);
-    for n_nodes in SIZES {
+/// Every pod differs from every other: nothing is shared between two decisions.
+fn cycle(criterion: &mut Criterion) {
+    decisions(criterion, "cycle", 1.0, 1);
+}
+
+/// Replicas of one workload, one after the other.
+fn batch(criterion: &mut Criterion) {
+    decisions(criterion, "batch", 0.0, 1_000_000);
+}
+
+/// The loop that no scheduler which looks at every node can beat.
+fn bare_loop(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("bare-loop");
+    group.sample_size(10).warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
+    for n_nodes in SIZES.into_iter().chain([LARGEST]) {
+        let columns = BareLoop::new(n_nodes, default_bound(n_nodes));
+        let pod = new_pod(Shape::Basic, 0, n_nodes);
         for n_threads in threads() {
             let pool = pool(n_threads);
-            let mut scheduler = cluster(Shape::Basic, n_nodes, default_bound(n_nodes));
-            let mut k = 0;
-            let id = BenchmarkId::new(format!("one-fits/{n_threads}-threads"), n_nodes);
-            group.bench_function(id, |bencher| {
-                bencher.iter_batched(
-                    || {
-                        k += 1;
-                        let mut pod = new_pod(Shape::Basic, k, n_nodes);
-                        pod.node_selector = [("kubernetes.io/hostname", "node-000000")].into_iter().collect();
-                        pod
-                    },
-                    |pod| {
-                        let uid = pod.uid.clone();
-                        scheduler.handle(Change::Applied(pod.clone().into()), Timestamp::ZERO);
-                        std::hint::black_box(scheduler.schedule_pod(&uid, Timestamp::ZERO, &pool));
-                        scheduler.handle(Change::Deleted(pod.into()), Timestamp::ZERO);
-                        scheduler.drain_effects();
-                    },
-                    BatchSize::SmallInput,
-                );
+            group.bench_function(BenchmarkId::new(format!("{n_threads}-threads"), n_nodes), |bencher| {
+                bencher.iter(|| match n_threads {
+                    1 => columns.best(0..n_nodes, black_box(&pod)),
+                    _ => columns.best_of_all(&pool, black_box(&pod)),
+                });
             });
         }
     }
     group.finish();
 }
 
-/// The bare loop that limits any scheduler of this shape: does the pod fit, and how much would be left.
-fn bare_loop(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("score");
-    group.sample_size(20);
-    for n_nodes in SIZES {
-        let columns = BareLoop::new(n_nodes, default_bound(n_nodes));
-        let pod = new_pod(Shape::Basic, 0, n_nodes);
-        group.bench_function(BenchmarkId::new("bare-loop", n_nodes), |bencher| {
-            bencher.iter(|| columns.best(0..n_nodes, std::hint::black_box(&pod)));
-        });
-    }
-    group.finish();
-}
-
-criterion_group!(benches, cycle, filter, bare_loop);
+criterion_group!(benches, cycle, batch, bare_loop);
 criterion_main!(benches);

@@ -73,7 +73,9 @@ impl BareLoop {
         let n_threads = pool.current_num_threads();
         let share = n_nodes.div_ceil(n_threads).max(1);
         let part = |thread: usize| self.best((thread * share).min(n_nodes)..((thread + 1) * share).min(n_nodes), pod);
-        pool.install(|| (0..n_threads).into_par_iter().map(part).reduce(|| (i64::MIN, 0), |a, b| if b.0 > a.0 { b } else { a }))
+        pool.install(|| {
+            (0..n_threads).into_par_iter().map(part).reduce(|| (i64::MIN, 0), |a, b| if b.0 > a.0 { b } else { a })
+        })
     }
 
     /// Median time of one pass over all nodes; on one thread or on all of `pool`, whichever is faster.

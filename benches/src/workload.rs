@@ -144,7 +144,11 @@ pub struct Incoming {
 impl Incoming {
     /// Incoming pod `k`.
     #[must_use]
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "k times a share of at most 1 is at most k")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "k times a share of at most 1 is at most k"
+    )]
     pub fn pod(&self, k: usize) -> Pod {
         let template = k / self.n_replicas.max(1);
         let mut pod = new_pod(self.shape, template, self.n_nodes);
@@ -293,7 +297,11 @@ mod tests {
 
     fn memory(distinct: f64, n_replicas: usize) -> Vec<i64> {
         let incoming = Incoming { shape: Shape::Basic, n_nodes: 10, distinct, n_replicas };
-        (0..8).map(|k| incoming.pod(k).resources.requests.memory - ((256 * (1 + (k as i64 / n_replicas as i64) % 4)) << 20)).collect()
+        (0..8)
+            .map(|k| {
+                incoming.pod(k).resources.requests.memory - ((256 * (1 + (k as i64 / n_replicas as i64) % 4)) << 20)
+            })
+            .collect()
     }
 
     #[test]
