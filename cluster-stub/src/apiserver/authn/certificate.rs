@@ -1,6 +1,7 @@
 //! Client certificates: verification against an authority, common name to user, organizations to groups.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -15,9 +16,24 @@ use super::UserInfo;
 /// Extra key with the id of the credential. Upstream v1.36.2: apiserver/pkg/authentication/user/user.go.
 pub(super) const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
-/// Accepts certificates that one authority signed for client authentication.
+/// Certificates that are remembered; when they are as many, all are forgotten.
+const MAX_KNOWN: usize = 1024;
+
+/// Accepts certificates that one authority signed for client authentication. Remembers those that were good: a client
+/// shows the same one with every request, and a signature takes longer to verify than most requests take.
 #[derive(Debug)]
-pub struct CertificateVerifier(Arc<dyn ClientCertVerifier>);
+pub struct CertificateVerifier {
+    verifier: Arc<dyn ClientCertVerifier>,
+    known: Mutex<HashMap<Box<[u8]>, Known>>,
+}
+
+/// A certificate that was good.
+#[derive(Debug)]
+struct Known {
+    subject: Subject,
+    verified: Timestamp,
+    not_after: Timestamp,
+}
 
 impl CertificateVerifier {
     /// A verifier that trusts `authority`. The error says why that certificate cannot be an authority.
@@ -28,16 +44,36 @@ impl CertificateVerifier {
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
             .build()
             .map_err(|e| e.to_string())?;
-        Ok(CertificateVerifier(verifier))
+        Ok(CertificateVerifier { verifier, known: Mutex::default() })
     }
 
     /// The subject of the first certificate of `chain`, if it is good at `now`; otherwise why not.
     pub fn verify(&self, chain: &[CertificateDer<'_>], now: Timestamp) -> Result<Subject, String> {
         let [leaf, intermediates @ ..] = chain else { return Err("no certificate".into()) };
+        if intermediates.is_empty()
+            && let Some(subject) = self.remembered(leaf, now)
+        {
+            return Ok(subject);
+        }
         let seconds = u64::try_from(now.as_second()).unwrap_or_default();
-        let now = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
-        self.0.verify_client_cert(leaf, intermediates, now).map_err(|e| e.to_string())?;
-        Subject::read(leaf)
+        let unix = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+        self.verifier.verify_client_cert(leaf, intermediates, unix).map_err(|e| e.to_string())?;
+        let (subject, not_after) = Subject::read(leaf)?;
+        if intermediates.is_empty() {
+            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            if known.len() >= MAX_KNOWN {
+                known.clear();
+            }
+            known.insert(leaf.as_ref().into(), Known { subject: subject.clone(), verified: now, not_after });
+        }
+        Ok(subject)
+    }
+
+    /// The subject of a certificate that was good before, if it cannot have become bad.
+    fn remembered(&self, leaf: &CertificateDer<'_>, now: Timestamp) -> Option<Subject> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = known.get(leaf.as_ref())?;
+        (known.verified <= now && now <= known.not_after).then(|| known.subject.clone())
     }
 }
 
@@ -52,17 +88,21 @@ pub struct Subject {
 }
 
 impl Subject {
-    fn read(certificate: &CertificateDer<'_>) -> Result<Self, String> {
+    /// Subject and end of a certificate.
+    fn read(certificate: &CertificateDer<'_>) -> Result<(Self, Timestamp), String> {
         let (_, parsed) = x509_parser::parse_x509_certificate(certificate).map_err(|e| e.to_string())?;
         let texts = |attributes: &mut dyn Iterator<Item = &x509_parser::x509::AttributeTypeAndValue<'_>>| {
             attributes.filter_map(|a| a.as_str().ok().map(str::to_owned)).collect::<Vec<_>>()
         };
         let subject = parsed.subject();
-        Ok(Subject {
+        let end = parsed.validity().not_after.timestamp();
+        let not_after = Timestamp::from_second(end).map_err(|e| e.to_string())?;
+        let subject = Subject {
             common_name: texts(&mut subject.iter_common_name()).pop().unwrap_or_default(),
             organizations: texts(&mut subject.iter_organization()),
             fingerprint: Sha256::digest(certificate).iter().map(|byte| format!("{byte:02x}")).collect(),
-        })
+        };
+        Ok((subject, not_after))
     }
 
     /// The user of this subject, `None` without a common name. Upstream v1.36.2:
@@ -115,6 +155,15 @@ mod tests {
         assert!(verifier.verify(&[client(&authority, past, soon)], now).is_err(), "expired");
         assert!(verifier.verify(&[client(&authority, later, "2028-01-01T00:00:00Z")], now).is_err(), "not yet good");
         assert!(verifier.verify(&[client(&stranger, past, later)], now).is_err(), "another authority");
+        let short = [client(&authority, past, "2026-05-01T00:01:00Z")];
+        for (time, is_good) in [
+            ("2026-05-01T00:00:00Z", true),
+            ("2026-05-01T00:00:59Z", true),
+            ("2026-05-01T00:01:01Z", false),
+            ("2026-03-01T00:00:00Z", false),
+        ] {
+            assert_eq!(verifier.verify(&short, at(time)).is_ok(), is_good, "remembered, at {time}");
+        }
         let serving = authority.issue_server("jane", &["localhost".into()], now).unwrap();
         assert!(verifier.verify(&[der(&serving.certificate_pem)], now).is_err(), "a serving certificate");
         assert!(verifier.verify(&[], now).is_err(), "nothing");
