@@ -2,6 +2,7 @@
 //! nothing outside this process.
 
 pub(crate) mod memory;
+pub(crate) mod plot;
 mod progress;
 pub(crate) mod report;
 pub(crate) mod shapes;

@@ -10,8 +10,20 @@ use super::workload::Measurement;
 
 /// Headings of the table.
 const HEADINGS: [&str; 14] = [
-    "SHAPE", "NODES", "PODS", "DISTINCT", "THREADS", "DECISIONS/S", "P50", "P99", "MAX", "NS/NODE", "BARE LOOP", "RATIO",
-    "PODS/S", "ALLOCS",
+    "SHAPE",
+    "NODES",
+    "PODS",
+    "DISTINCT",
+    "THREADS",
+    "DECISIONS/S",
+    "P50",
+    "P99",
+    "MAX",
+    "NS/NODE",
+    "BARE LOOP",
+    "RATIO",
+    "PODS/S",
+    "ALLOCS",
 ];
 
 /// Lines of cells in columns: the first to the left, the others, numbers, to the right.
@@ -142,7 +154,8 @@ fn row_json(row: &Row) -> Value {
 /// Measured workloads in aligned columns.
 pub(crate) fn workload_table(measurements: &[Measurement]) -> String {
     let mut lines = vec![
-        ["WORKLOAD", "PODS", "SECONDS", "PODS/S", "P50", "P90", "P95", "P99", "WINDOW", "THRESHOLD", "RATIO"].map(str::to_owned),
+        ["WORKLOAD", "PODS", "SECONDS", "PODS/S", "P50", "P90", "P95", "P99", "WINDOW", "THRESHOLD", "RATIO"]
+            .map(str::to_owned),
     ];
     lines.extend(measurements.iter().map(|measurement| {
         let percentile = |percent| format!("{:.0}", measurement.percentile(percent));
@@ -170,6 +183,16 @@ pub(crate) fn workload_json(measurements: &[Measurement]) -> Value {
     json!({ "version": "v1", "dataItems": measurements.iter().map(Measurement::data_item).collect::<Vec<_>>() })
 }
 
+/// The machine in a few words, for a picture.
+pub(crate) fn machine() -> String {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    format!(
+        "plimsoll {}, {} ({cpus} CPUs)",
+        env!("CARGO_PKG_VERSION"),
+        processor().unwrap_or_else(|| "unknown processor".to_owned())
+    )
+}
+
 /// Name of the processor, where the system tells it.
 fn processor() -> Option<String> {
     let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
@@ -179,7 +202,7 @@ fn processor() -> Option<String> {
 
 impl Row {
     /// The time that `percent` per cent of the decisions do not exceed; 100 is the longest.
-    fn percentile(&self, percent: usize) -> Duration {
+    pub(super) fn percentile(&self, percent: usize) -> Duration {
         let rank = (self.decisions.len() * percent).div_ceil(100).max(1) - 1;
         self.decisions.get(rank).copied().unwrap_or_default()
     }

@@ -68,8 +68,10 @@ pub(crate) struct Row {
 /// # Errors
 /// The registry lacks a plugin of the default profile.
 pub(crate) fn scheduler(case: &Case, registry: &Registry) -> Result<Scheduler, String> {
-    let configuration =
-        KubeSchedulerConfiguration { percentage_of_nodes_to_score: case.sample, ..KubeSchedulerConfiguration::default() };
+    let configuration = KubeSchedulerConfiguration {
+        percentage_of_nodes_to_score: case.sample,
+        ..KubeSchedulerConfiguration::default()
+    };
     Scheduler::new(&configuration, registry, Options { seed: case.seed, ..Options::default() })
         .map_err(|error| error.to_string())
 }
@@ -84,8 +86,10 @@ pub(crate) fn measure(
     stop: &Stop,
     progress: &mut Progress,
 ) -> Result<Option<Row>, String> {
-    let pool =
-        ThreadPoolBuilder::new().num_threads(case.n_threads).build().map_err(|error| format!("cannot start {} threads: {error}", case.n_threads))?;
+    let pool = ThreadPoolBuilder::new()
+        .num_threads(case.n_threads)
+        .build()
+        .map_err(|error| format!("cannot start {} threads: {error}", case.n_threads))?;
     let mut scheduler = scheduler(&case, registry)?;
     workload::add_nodes(&mut scheduler, case.n_nodes);
     workload::add_bound_pods(&mut scheduler, case.n_nodes, case.n_existing);
@@ -167,7 +171,8 @@ impl Bench {
         let attempt = self.scheduler.schedule_one(Timestamp::ZERO, &self.pool);
         let effects = self.scheduler.drain_effects();
         let decision = started.elapsed();
-        self.n_allocations = self.n_allocations.zip(n_allocations()).zip(allocated).map(|((sum, now), then)| sum + (now - then));
+        self.n_allocations =
+            self.n_allocations.zip(n_allocations()).zip(allocated).map(|((sum, now), then)| sum + (now - then));
         let Some(attempt) = attempt else { return };
         self.decisions.push(decision);
         self.whole_loop += decision;
@@ -220,9 +225,9 @@ impl Bench {
 
 /// FNV-1a over what came before and `text`.
 fn hash(before: u64, text: &str) -> u64 {
-    text.bytes().chain([0]).fold(before ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
+    text.bytes()
+        .chain([0])
+        .fold(before ^ 0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
 #[cfg(test)]
@@ -243,7 +248,9 @@ mod tests {
         };
         let registry = scheduler_core::plugins::registry();
         let mut progress = Progress::new();
-        measure(case, &registry, &Stop::default(), &mut progress).expect("the engine can be made").expect("nobody stops it")
+        measure(case, &registry, &Stop::default(), &mut progress)
+            .expect("the engine can be made")
+            .expect("nobody stops it")
     }
 
     #[test]

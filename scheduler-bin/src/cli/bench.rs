@@ -1,6 +1,7 @@
 //! `plimsoll bench`: how fast the engine decides, on clusters made from numbers. Contacts nothing.
 
 use std::io::{self, Write as _};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use benches::workload::{Shape, default_bound};
@@ -14,7 +15,7 @@ use crate::bench::shapes::{Case, Row, measure, scheduler};
 #[cfg(feature = "offline-cluster")]
 use crate::bench::workload::{ClusterOptions, ClusterTarget};
 use crate::bench::workload::{EngineTarget, Measurement, Workload, load, run as run_workload};
-use crate::bench::{Progress, Stop, report};
+use crate::bench::{Progress, Stop, plot, report};
 
 const SHAPES: [&str; Shape::ALL.len()] =
     ["basic", "selector", "spread", "anti-affinity", "mixed", "default-spread", "affinity"];
@@ -58,7 +59,7 @@ nodes in order: two runs that decide alike have the same.";
 #[derive(Args)]
 #[command(
     long_about = "Measure how fast the engine decides, on clusters made from numbers. Nothing is contacted. Several values in an option give a row each.",
-    after_help = format!("{HELP}\n\n{WORKLOADS}\n\nExamples:\n  plimsoll bench --nodes 5000\n  plimsoll bench --shape basic,spread --nodes 1000,5000,100000 --threads 1,2 -o json\n  plimsoll bench --distinct 0 --replicas 10000 --pods 10000    the replicas of one Deployment\n  plimsoll bench --workload SchedulingBasic/5000Nodes_10000Pods,TopologySpreading/5000Nodes_5000Pods\n  plimsoll bench --workload SchedulingBasic/5000Nodes_10000Pods --end-to-end --create-first -o json\n\n{EXIT_CODES}")
+    after_help = format!("{HELP}\n\n{WORKLOADS}\n\nExamples:\n  plimsoll bench --nodes 5000\n  plimsoll bench --shape basic,spread --nodes 1000,5000,100000 --threads 1,2 -o json\n  plimsoll bench --distinct 0 --replicas 10000 --pods 10000    the replicas of one Deployment\n  plimsoll bench --shape basic,selector,spread,affinity --nodes 1000,5000,20000,100000 --plot cost.svg\n  plimsoll bench --workload SchedulingBasic/5000Nodes_10000Pods,TopologySpreading/5000Nodes_5000Pods\n  plimsoll bench --workload SchedulingBasic/5000Nodes_10000Pods --end-to-end --create-first -o json\n\n{EXIT_CODES}")
 )]
 pub(crate) struct Bench {
     /// What the pods ask for.
@@ -117,6 +118,10 @@ pub(crate) struct Bench {
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
 
+    /// Also draw the median times against the number of nodes, as SVG.
+    #[arg(long, value_name = "FILE", conflicts_with = "workload")]
+    plot: Option<PathBuf>,
+
     /// Load the first cluster, write its footprint and end; the command starts itself so.
     #[arg(long, hide = true)]
     footprint: bool,
@@ -158,6 +163,10 @@ impl Bench {
         };
         let rows = result.map_err(|error| Failure::failed(format_args!("the measurement broke: {error}")))??;
         self.write(&rows)?;
+        if let Some(path) = &self.plot {
+            std::fs::write(path, plot::svg(&rows, &report::machine()))
+                .map_err(|error| Failure::failed(format_args!("cannot write {}: {error}", path.display())))?;
+        }
         if rows.len() < cases.len() {
             return Err(Failure::failed(format_args!("interrupted after {} of {} rows", rows.len(), cases.len())));
         }
@@ -208,7 +217,11 @@ impl Bench {
         let mut progress = Progress::new();
         for workload in workloads {
             if !workload.feature_gates.is_empty() {
-                tracing::info!("{}: feature gates are passed over: {}", workload.name, workload.feature_gates.join(", "));
+                tracing::info!(
+                    "{}: feature gates are passed over: {}",
+                    workload.name,
+                    workload.feature_gates.join(", ")
+                );
             }
             let found = self.run_one(workload, registry, stop, &mut progress).await.map_err(Failure::failed)?;
             let Some(found) = found else { return Ok(()) };
@@ -224,11 +237,12 @@ impl Bench {
         stop: &Stop,
         progress: &mut Progress,
     ) -> Result<Option<Vec<Measurement>>, String> {
-        let percentage_of_nodes_to_score = self.sample.first().map_or(100, |&sample| i32::try_from(sample).unwrap_or(100));
-        let configuration = workload
-            .configuration
-            .clone()
-            .unwrap_or_else(|| KubeSchedulerConfiguration { percentage_of_nodes_to_score, ..KubeSchedulerConfiguration::default() });
+        let percentage_of_nodes_to_score =
+            self.sample.first().map_or(100, |&sample| i32::try_from(sample).unwrap_or(100));
+        let configuration = workload.configuration.clone().unwrap_or_else(|| KubeSchedulerConfiguration {
+            percentage_of_nodes_to_score,
+            ..KubeSchedulerConfiguration::default()
+        });
         #[cfg(not(feature = "offline-cluster"))]
         if self.end_to_end && !self.engine {
             return Err("--end-to-end needs the offline cluster, which this build leaves out".to_owned());
@@ -247,8 +261,11 @@ impl Bench {
     }
 
     fn cases(&self) -> Result<Vec<Case>, Failure> {
-        let threads: Vec<usize> =
-            if self.threads.is_empty() { vec![all_threads()] } else { self.threads.iter().map(|&n| n as usize).collect() };
+        let threads: Vec<usize> = if self.threads.is_empty() {
+            vec![all_threads()]
+        } else {
+            self.threads.iter().map(|&n| n as usize).collect()
+        };
         let mut cases = Vec::new();
         for shape in &self.shape {
             let shape = Shape::ALL.into_iter().find(|known| known.name() == shape);
@@ -269,7 +286,15 @@ impl Bench {
                             let sample = i32::try_from(sample).unwrap_or(100);
                             let (n_replicas, seed) = (self.replicas as usize, self.seed);
                             cases.push(Case {
-                                shape, n_nodes, n_existing, n_pods, n_threads, distinct, n_replicas, sample, seed,
+                                shape,
+                                n_nodes,
+                                n_existing,
+                                n_pods,
+                                n_threads,
+                                distinct,
+                                n_replicas,
+                                sample,
+                                seed,
                             });
                         }
                     }
@@ -353,7 +378,8 @@ mod tests {
 
     #[test]
     fn several_values_give_a_row_each() {
-        let cases = cases(&["--shape", "basic,spread", "--nodes", "10,1000,100000", "--threads", "1,2"]).expect("valid");
+        let cases =
+            cases(&["--shape", "basic,spread", "--nodes", "10,1000,100000", "--threads", "1,2"]).expect("valid");
         assert_eq!(cases.len(), 12);
         assert_eq!((cases[0].n_existing, cases[4].n_existing), (200, 20_000));
         assert_eq!((cases[0].n_pods, cases[2].n_pods, cases[4].n_pods), (200, 2_000, 300));

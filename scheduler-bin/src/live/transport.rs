@@ -55,8 +55,9 @@ fn connector(config: &Config) -> Result<HttpsConnector<HttpConnector>, kube::Err
     http.set_keepalive_interval(Some(PING_TIMEOUT));
     let mut builder = HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?).https_or_http();
     if let Some(name) = &config.tls_server_name {
-        let name = name.clone().try_into().map_err(|error| kube::Error::Service(Box::new(error)))?;
-        builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
+        let wrong = || kube::Error::Service(format!("tls-server-name {name:?} is no host name").into());
+        let name = name.clone().try_into().map_err(|_| wrong());
+        builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name?));
     }
     Ok(builder.enable_all_versions().wrap_connector(http))
 }

@@ -114,34 +114,34 @@ impl ClusterTarget {
             scheduler.shutdown().await;
         }
     }
+}
 
-    async fn send(&self, method: Method, path: &str, body: Bytes) -> Result<(), String> {
-        let content_type =
-            if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(http::header::CONTENT_TYPE, content_type)
-            .body(kube::client::Body::from(body.to_vec()))
-            .map_err(|error| format!("{path}: {error}"))?;
-        let response = self.client.send(request).await.map_err(|error| format!("{path}: {}", failure::describe(&error)))?;
-        let status = response.status();
-        let body = response.into_body().collect_bytes().await.map_err(|error| format!("{path}: {}", failure::describe(&error)))?;
-        if status.is_success() {
-            return Ok(());
-        }
-        let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
-        Err(format!("{path}: {status}: {}", answer["message"].as_str().unwrap_or_default()))
+async fn send(client: &Client, method: Method, path: &str, body: Bytes) -> Result<(), String> {
+    let content_type = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+    let failed = |error: kube::Error| format!("{path}: {}", failure::describe(&error));
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(http::header::CONTENT_TYPE, content_type)
+        .body(kube::client::Body::from(body.to_vec()))
+        .map_err(|error| format!("{path}: {error}"))?;
+    let response = client.send(request).await.map_err(failed)?;
+    let status = response.status();
+    let body = response.into_body().collect_bytes().await.map_err(failed)?;
+    if status.is_success() {
+        return Ok(());
     }
+    let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
+    Err(format!("{path}: {status}: {}", answer["message"].as_str().unwrap_or_default()))
+}
 
-    async fn create(&self, creation: Creation) -> Result<(), String> {
-        let Creation { path, body, taints } = creation;
-        self.send(Method::POST, &path, body.clone()).await?;
-        let Some(taints) = taints else { return Ok(()) };
-        let name = serde_json::from_slice::<Value>(&body).unwrap_or_default()["metadata"]["name"].clone();
-        let patch = json!({ "spec": { "taints": taints } }).to_string();
-        self.send(Method::PATCH, &format!("{path}/{}", name.as_str().unwrap_or_default()), patch.into()).await
-    }
+async fn create(client: Client, creation: Creation) -> Result<(), String> {
+    let Creation { path, body, taints } = creation;
+    send(&client, Method::POST, &path, body.clone()).await?;
+    let Some(taints) = taints else { return Ok(()) };
+    let name = serde_json::from_slice::<Value>(&body).unwrap_or_default()["metadata"]["name"].clone();
+    let patch = json!({ "spec": { "taints": taints } }).to_string();
+    send(&client, Method::PATCH, &format!("{path}/{}", name.as_str().unwrap_or_default()), patch.into()).await
 }
 
 /// Tells what the workload wants to know of what the scheduler did.
@@ -233,9 +233,9 @@ impl Target for ClusterTarget {
     async fn submit(&mut self, creations: Vec<Creation>) -> Result<(), String> {
         // A namespace comes before what is in it.
         let n_writers = if creations.len() < 8 { 1 } else { N_WRITERS };
-        let this = &*self;
+        let client = self.client.clone();
         stream::iter(creations)
-            .map(|creation| this.create(creation))
+            .map(move |creation| create(client.clone(), creation))
             .buffer_unordered(n_writers)
             .try_collect::<()>()
             .await
@@ -256,7 +256,7 @@ impl Target for ClusterTarget {
 
     async fn delete(&mut self, object: &Value) -> Result<(), String> {
         let path = format!("{}/{}", path(object)?, object["metadata"]["name"].as_str().unwrap_or_default());
-        match self.send(Method::DELETE, &path, Bytes::new()).await {
+        match send(&self.client, Method::DELETE, &path, Bytes::new()).await {
             Err(problem) if problem.contains(": 404 ") => Ok(()),
             answer => answer,
         }
@@ -299,9 +299,7 @@ mod tests {
 
     #[test]
     fn objects_are_created_where_their_kind_lives() {
-        let object = |version: &str, kind: &str, namespace: Option<&str>| {
-            json!({ "apiVersion": version, "kind": kind, "metadata": { "name": "x", "namespace": namespace } })
-        };
+        let object = |version: &str, kind: &str, namespace: Option<&str>| json!({ "apiVersion": version, "kind": kind, "metadata": { "name": "x", "namespace": namespace } });
         for (object, want) in [
             (object("v1", "Pod", Some("n")), Ok("/api/v1/namespaces/n/pods")),
             (object("v1", "Node", None), Ok("/api/v1/nodes")),

@@ -9,10 +9,10 @@ use scheduler_core::config::KubeSchedulerConfiguration;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use benches::workloads as builtin;
-use super::op::{Churn, ChurnMode, CreatePods, Op, Stage};
 pub(crate) use super::op::Workload;
+use super::op::{Churn, ChurnMode, CreatePods, Op, Stage};
 use super::template::{Source, Template, first_line};
+use benches::workloads as builtin;
 
 /// Opcodes that are understood.
 const OPCODES: &str = "createNodes, createNamespaces, createPods, createPodSets, createAny, deletePods, churn, barrier, \
@@ -48,8 +48,9 @@ pub(crate) fn load(spec: &str) -> Result<Vec<Workload>, ConfigError> {
 }
 
 fn parse(file: &str, text: &str) -> Result<Vec<TestCase>, ConfigError> {
-    serde_saphyr::from_str(text)
-        .map_err(|error| ConfigError(format!("{file}: not a performance configuration: {}", first_line(&error.to_string()))))
+    serde_saphyr::from_str(text).map_err(|error| {
+        ConfigError(format!("{file}: not a performance configuration: {}", first_line(&error.to_string())))
+    })
 }
 
 #[derive(Debug, Deserialize)]
@@ -139,12 +140,22 @@ impl Reader<'_> {
         let fields = Fields { op, params: &self.parameters.params };
         Ok(match opcode {
             "createNodes" => {
-                fields.only(&["count", "countParam", "nodeTemplatePath", "templateParams", "labelNodePrepareStrategy", "uniqueNodeLabelStrategy"])?;
+                fields.only(&[
+                    "count",
+                    "countParam",
+                    "nodeTemplatePath",
+                    "templateParams",
+                    "labelNodePrepareStrategy",
+                    "uniqueNodeLabelStrategy",
+                ])?;
                 Op::CreateNodes {
                     count: fields.count()?,
                     template: self.optional_template(&fields, "nodeTemplatePath")?,
                     label: fields.label_strategy()?,
-                    unique_label: fields.at(&["uniqueNodeLabelStrategy", "labelKey"]).and_then(Value::as_str).map(str::to_owned),
+                    unique_label: fields
+                        .at(&["uniqueNodeLabelStrategy", "labelKey"])
+                        .and_then(Value::as_str)
+                        .map(str::to_owned),
                 }
             }
             "createNamespaces" => {
@@ -201,7 +212,10 @@ impl Reader<'_> {
             }
             "startCollectingMetrics" => {
                 fields.only(&["name", "namespaces"])?;
-                Op::StartCollecting { name: fields.text("name").unwrap_or_default(), namespaces: fields.texts("namespaces") }
+                Op::StartCollecting {
+                    name: fields.text("name").unwrap_or_default(),
+                    namespaces: fields.texts("namespaces"),
+                }
             }
             "stopCollectingMetrics" => Op::StopCollecting,
             _ => return Err(format!("this opcode is not supported, expected one of {OPCODES}")),
@@ -210,8 +224,15 @@ impl Reader<'_> {
 
     fn pods(&self, fields: &Fields<'_>) -> Result<CreatePods, String> {
         fields.only(&[
-            "count", "countParam", "countMultiplierParam", "namespace", "podTemplatePath", "templateParams", "collectMetrics",
-            "skipWaitToCompletion", "steadyState",
+            "count",
+            "countParam",
+            "countMultiplierParam",
+            "namespace",
+            "podTemplatePath",
+            "templateParams",
+            "collectMetrics",
+            "skipWaitToCompletion",
+            "steadyState",
         ])?;
         if fields.flag("steadyState") {
             return Err("steadyState is not supported".to_owned());
@@ -228,7 +249,8 @@ impl Reader<'_> {
         Ok(CreatePods {
             count: fields.count()? * multiplier,
             namespace: fields.text("namespace"),
-            template: self.template(fields, &path.ok_or("podTemplatePath is missing and there is no defaultPodTemplatePath")?)?,
+            template: self
+                .template(fields, &path.ok_or("podTemplatePath is missing and there is no defaultPodTemplatePath")?)?,
             collect_metrics,
             wait,
         })
@@ -315,13 +337,16 @@ impl Fields<'_> {
     fn number(&self, field: &str) -> Result<Option<u64>, String> {
         match self.op.get(field) {
             None | Some(Value::Null) => Ok(None),
-            Some(value) => value.as_u64().map(Some).ok_or_else(|| format!("{field} is {value}, expected a whole number")),
+            Some(value) => {
+                value.as_u64().map(Some).ok_or_else(|| format!("{field} is {value}, expected a whole number"))
+            }
         }
     }
 
     /// The value of `$name`.
     fn param(&self, reference: &str) -> Result<Value, String> {
-        let name = reference.strip_prefix('$').ok_or_else(|| format!("{reference:?} is no parameter, expected $NAME"))?;
+        let name =
+            reference.strip_prefix('$').ok_or_else(|| format!("{reference:?} is no parameter, expected $NAME"))?;
         self.params.get(name).cloned().ok_or_else(|| format!("the workload has no parameter {name}"))
     }
 
@@ -342,8 +367,14 @@ impl Fields<'_> {
     fn label_strategy(&self) -> Result<Option<(String, Vec<String>)>, String> {
         let Some(strategy) = self.op.get("labelNodePrepareStrategy") else { return Ok(None) };
         let key = strategy["labelKey"].as_str().ok_or("labelNodePrepareStrategy.labelKey is missing")?;
-        let values: Vec<String> = strategy["labelValues"].as_array().map(Vec::as_slice).unwrap_or_default().iter()
-            .filter_map(Value::as_str).map(str::to_owned).collect();
+        let values: Vec<String> = strategy["labelValues"]
+            .as_array()
+            .map(Vec::as_slice)
+            .unwrap_or_default()
+            .iter()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect();
         if values.is_empty() {
             return Err("labelNodePrepareStrategy.labelValues is empty".to_owned());
         }

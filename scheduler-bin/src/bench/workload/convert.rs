@@ -43,7 +43,8 @@ mod tests {
 
     #[test]
     fn known_kinds_become_objects_and_others_nothing() {
-        let service = convert(json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "s", "namespace": "n" } }));
+        let service =
+            convert(json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "s", "namespace": "n" } }));
         assert!(matches!(service, Ok(Some(Object::Service(_)))), "{service:?}");
         assert!(matches!(convert(json!({ "kind": "ConfigMap" })), Ok(None)));
     }

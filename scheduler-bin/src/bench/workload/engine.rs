@@ -176,6 +176,8 @@ impl Target for EngineTarget {
             }
         }
         let happened = std::mem::take(&mut self.happened);
+        // Others on this thread wait for signals.
+        tokio::task::yield_now().await;
         if !idle || !happened.is_empty() {
             return Ok(Turn { happened, is_stuck: false });
         }

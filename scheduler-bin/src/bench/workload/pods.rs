@@ -78,8 +78,10 @@ fn default_node() -> Value {
 
 /// A namespace of this name, made from a template if there is one.
 pub(super) fn namespace(name: &str, template: Option<&Template>) -> Result<Value, String> {
-    let mut namespace =
-        template.map_or_else(|| Ok(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": {} })), |template| template.object(0, 1))?;
+    let mut namespace = template.map_or_else(
+        || Ok(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": {} })),
+        |template| template.object(0, 1),
+    )?;
     if let Some(metadata) = namespace["metadata"].as_object_mut() {
         metadata.remove("generateName");
     }

@@ -41,7 +41,7 @@ pub(crate) trait Target {
         Self: Send,
         Self::Prepared: Send,
     {
-        async {
+        async move {
             let start = Instant::now();
             self.submit(pods).await?;
             Ok(start)
@@ -118,7 +118,10 @@ where
         measurements: Vec::new(),
     };
     for (position, op) in workload.ops.iter().enumerate() {
-        runner.op(position, op).await.map_err(|problem| format!("{}: operation {position}: {problem}", workload.name))?;
+        runner
+            .op(position, op)
+            .await
+            .map_err(|problem| format!("{}: operation {position}: {problem}", workload.name))?;
         if stop.is_set() {
             return Ok(None);
         }
@@ -336,7 +339,8 @@ where
             let is_stuck = self.turn(Some(deadline)).await?;
             if is_stuck || Instant::now() > deadline {
                 let last = self.target.last_message();
-                let why = last.map_or_else(String::new, |message| format!("; the last one that was not scheduled: {message}"));
+                let why = last
+                    .map_or_else(String::new, |message| format!("; the last one that was not scheduled: {message}"));
                 return Err(format!("{n_done} of {n_wanted} pods are {}{why}", format!("{stage:?}").to_lowercase()));
             }
         }
@@ -409,9 +413,6 @@ where
             }
             let mut object = template.object(n_round, churn.number)?;
             let is_namespaced = object["kind"] != "Node" && object["kind"] != "Namespace";
-            if object["kind"] == "Node" {
-                object["metadata"]["labels"]["kubernetes.io/hostname"] = Value::Null;
-            }
             self.names.place(&mut object, is_namespaced.then_some(namespace));
             if object["kind"] == "Node" {
                 object["metadata"]["labels"]["kubernetes.io/hostname"] = object["metadata"]["name"].clone();

@@ -70,8 +70,8 @@ impl Template {
             return Ok(Value::clone(fixed));
         }
         let text = self.filled(index, count)?;
-        let object: Value =
-            serde_saphyr::from_str(&text).map_err(|error| format!("{}: not YAML: {}", self.path, first_line(&error.to_string())))?;
+        let object: Value = serde_saphyr::from_str(&text)
+            .map_err(|error| format!("{}: not YAML: {}", self.path, first_line(&error.to_string())))?;
         if object["kind"].is_string() && object["apiVersion"].is_string() {
             Ok(object)
         } else {
@@ -79,18 +79,12 @@ impl Template {
         }
     }
 
-    /// Whether every object is the same.
-    pub(super) fn is_fixed(&self) -> bool {
-        self.fixed.is_some()
-    }
-
     fn filled(&self, index: usize, count: usize) -> Result<String, String> {
         let mut filled = String::with_capacity(self.text.len());
         let mut rest = &*self.text;
         while let Some((before, after)) = rest.split_once("{{") {
-            let (hole, after) = after
-                .split_once("}}")
-                .ok_or_else(|| format!("{}: \"{{{{\" without \"}}}}\"", self.path))?;
+            let (hole, after) =
+                after.split_once("}}").ok_or_else(|| format!("{}: \"{{{{\" without \"}}}}\"", self.path))?;
             filled.push_str(before);
             match hole.trim().strip_prefix('.') {
                 Some("Index") => filled.push_str(&index.to_string()),
@@ -128,9 +122,11 @@ mod tests {
 
     #[test]
     fn parameters_are_put_in() {
-        let template = template("apiVersion: v1\nkind: Pod\nmetadata: {name: 'p{{.Index}}of{{ .Count }}', labels: {zone: '{{.zone}}'}}\n")
-            .expect("a template");
-        assert!(!template.is_fixed());
+        let template = template(
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: 'p{{.Index}}of{{ .Count }}', labels: {zone: '{{.zone}}'}}\n",
+        )
+        .expect("a template");
+        assert!(template.fixed.is_none());
         let object = template.object(3, 5).expect("an object");
         assert_eq!(object["metadata"]["name"], "p3of5");
         assert_eq!(object["metadata"]["labels"]["zone"], "z1");
@@ -138,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_template_without_holes_is_read_once() {
-        assert!(template("apiVersion: v1\nkind: Pod\n").expect("a template").is_fixed());
+        assert!(template("apiVersion: v1\nkind: Pod\n").expect("a template").fixed.is_some());
     }
 
     #[test]

@@ -105,7 +105,8 @@ mod tests {
     #[test]
     fn a_result_has_the_shape_of_upstreams() {
         let start = Instant::now();
-        let item = Measurement::new("Case/w/namespace-1".to_owned(), start, &[start + Duration::from_secs(1)], 0.0).data_item();
+        let item = Measurement::new("Case/w/namespace-1".to_owned(), start, &[start + Duration::from_secs(1)], 0.0)
+            .data_item();
         assert_eq!(item["unit"], "pods/s");
         assert_eq!(item["labels"]["Name"], "BenchmarkPerfScheduling/Case/w/namespace-1");
         for key in ["Average", "Perc50", "Perc90", "Perc95", "Perc99"] {

@@ -39,8 +39,14 @@ fn parameters_are_resolved() {
 #[test]
 fn what_is_not_supported_is_named_with_its_place() {
     for (op, want) in [
-        ("{opcode: createPodGroups}", "FILE: Case/small: operation 0 (createPodGroups): this opcode is not supported, expected one of createNodes"),
-        ("{opcode: createPods, count: 1, persistentVolumeTemplatePath: x}", "operation 0 (createPods): the field persistentVolumeTemplatePath is not supported"),
+        (
+            "{opcode: createPodGroups}",
+            "FILE: Case/small: operation 0 (createPodGroups): this opcode is not supported, expected one of createNodes",
+        ),
+        (
+            "{opcode: createPods, count: 1, persistentVolumeTemplatePath: x}",
+            "operation 0 (createPods): the field persistentVolumeTemplatePath is not supported",
+        ),
         ("{opcode: createPods, countParam: $pods}", "the workload has no parameter pods"),
         ("{opcode: createPods, count: many}", "count is \"many\", expected a whole number"),
         ("{opcode: createPods, count: 1, steadyState: true}", "steadyState is not supported"),
@@ -58,7 +64,10 @@ fn what_is_not_supported_is_named_with_its_place() {
 #[test]
 fn an_unknown_name_is_answered_with_the_known_ones() {
     let error = load("SchedulingNothing").expect_err("no such workload").to_string();
-    assert!(error.contains("no workload \"SchedulingNothing\"") && error.contains("SchedulingBasic/5000Nodes_10000Pods"), "{error}");
+    assert!(
+        error.contains("no workload \"SchedulingNothing\"") && error.contains("SchedulingBasic/5000Nodes_10000Pods"),
+        "{error}"
+    );
     assert_eq!(load("nowhere/config.yaml").expect_err("no file").to_string(), "nowhere/config.yaml: no such file");
 }
 

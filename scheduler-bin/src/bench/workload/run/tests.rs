@@ -39,14 +39,18 @@ async fn all_measured_pods_of_small_workloads_are_scheduled() {
     ] {
         let measurements = measure(name).await.unwrap_or_else(|problem| panic!("{problem}"));
         assert_eq!(measurements.len(), 1, "{name}");
-        assert_eq!((measurements[0].n_pods, measurements[0].name.as_str()), (n_pods, format!("{name}/{namespace}").as_str()));
+        assert_eq!(
+            (measurements[0].n_pods, measurements[0].name.as_str()),
+            (n_pods, format!("{name}/{namespace}").as_str())
+        );
         assert!(measurements[0].average() > 0.0);
     }
 }
 
 fn workload(dir: &std::path::Path, ops: &str) -> Workload {
     let file = dir.join("config.yaml");
-    std::fs::write(&file, format!("- name: Case\n  workloadTemplate: {ops}\n  workloads: [{{name: w}}]\n")).expect("written");
+    std::fs::write(&file, format!("- name: Case\n  workloadTemplate: {ops}\n  workloads: [{{name: w}}]\n"))
+        .expect("written");
     let pod = "{apiVersion: v1, kind: Pod, metadata: {}, spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 9}}}]}}";
     std::fs::write(dir.join("pod.yaml"), pod).expect("written");
     load(&file.display().to_string()).expect("a configuration").remove(0)
