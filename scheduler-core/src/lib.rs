@@ -17,46 +17,40 @@
 //! | [`cache`] | nodes and pods as columns; what plugins read |
 //! | [`queue`] | active, back-off and unschedulable pods |
 //! | [`engine`] | the scheduling cycle and the binding cycle |
+//! | [`testing`] | builders and runs for the tests of your plugins |
 //!
 //! ## Writing a plugin
 //!
 //! A plugin implements [`framework::Plugin`] and one trait for each extension point, or for each pair of coupled points:
 //! [`framework::FilterPlugin`] is PreFilter and Filter, [`framework::ScorePlugin`] is PreScore, Score and NormalizeScore.
 //! What the first point of a pair computes is the trait's `State`. Only the method for one node is required; it is the
-//! specification. A plugin registers under a name, with its points, in the host's own `main`:
+//! specification. This one prefers nodes in the rack that the pod asks for:
 //!
 //! ```
 //! use std::sync::Arc;
 //!
 //! use scheduler_core::cache::{NodeIdx, NodeView};
 //! use scheduler_core::config::KubeSchedulerConfiguration;
-//! use scheduler_core::config::args::PluginArgs;
 //! use scheduler_core::config::plugins::ExtensionPoint;
-//! use scheduler_core::engine::{Change, Options, Outcome, Scheduler};
 //! use scheduler_core::framework::{
-//!     BuildError, Cycle, CycleState, Extensions, Plugin, PreScoreStatus, Result, ScorePlugin,
+//!     Args, Built, Cycle, CycleState, Extensions, Plugin, PreScoreStatus, Result, ScorePlugin, decode_args,
 //! };
-//! use scheduler_core::model::{Node, Pod, Resources, Timestamp};
+//! use scheduler_core::testing::{Cluster, node, pod, run_cycle, run_plugin};
 //!
 //! /// Prefers nodes whose label has the value that the pod's label of the same key has.
+//! #[derive(serde::Deserialize)]
 //! struct SameRack {
-//!     key: String,
+//!     key: String, // the plugin's argument
 //! }
 //!
-//! impl Plugin for SameRack {
-//!     fn name(&self) -> &'static str {
-//!         "SameRack"
-//!     }
-//! }
+//! impl Plugin for SameRack {}
 //!
 //! impl ScorePlugin for SameRack {
 //!     type State = Arc<str>; // the pod's rack
 //!
 //!     fn pre_score(&self, cycle: Cycle<'_>, _: &[NodeIdx], _: &CycleState) -> Result<PreScoreStatus<Arc<str>>> {
-//!         Ok(match cycle.pod.labels.get(&self.key) {
-//!             Some(rack) => PreScoreStatus::Success(Arc::clone(rack)),
-//!             None => PreScoreStatus::Skip,
-//!         })
+//!         let rack = cycle.pod.labels.get(&self.key);
+//!         Ok(rack.map_or(PreScoreStatus::Skip, |rack| PreScoreStatus::Success(Arc::clone(rack))))
 //!     }
 //!
 //!     fn score(&self, rack: Option<&Arc<str>>, _: Cycle<'_>, _: &CycleState, node: NodeView<'_>) -> Result<i64> {
@@ -65,19 +59,21 @@
 //!     }
 //! }
 //!
-//! fn build(args: Option<&PluginArgs>) -> std::result::Result<Extensions, BuildError> {
-//!     let key = match args {
-//!         Some(PluginArgs::Raw(value)) => value["key"].as_str().map(str::to_owned),
-//!         _ => None,
-//!     };
-//!     let key = key.ok_or_else(|| BuildError("key: required value: the label to compare".to_owned()))?;
-//!     let plugin = Arc::new(SameRack { key });
+//! // How it is built from what the configuration says, and the extension points that it has.
+//! fn build(args: Args<'_>) -> Built {
+//!     let plugin: Arc<SameRack> = Arc::new(decode_args(args)?);
 //!     Ok(Extensions::new().pre_score(&plugin).score(&plugin))
 //! }
 //!
+//! // Alone: what does it say of each node?
+//! let cluster = Cluster::new().nodes(["r1", "r2", "r3"].map(|rack| node(rack).label("rack", rack)));
+//! let plugin = Arc::new(SameRack { key: "rack".to_owned() });
+//! let run = run_plugin(&Extensions::new().pre_score(&plugin).score(&plugin), pod("p").label("rack", "r2"), &cluster);
+//! assert_eq!(run.unwrap().scores(), [("r1", 0), ("r2", 100), ("r3", 0)]);
+//!
+//! // In a scheduler: registered in the host's own `main`, enabled by a configuration.
 //! let mut registry = scheduler_core::plugins::registry();
 //! registry.register("SameRack", &[ExtensionPoint::PreScore, ExtensionPoint::Score], build).unwrap();
-//!
 //! let config = KubeSchedulerConfiguration::from_text(
 //!     "
 //! apiVersion: kubescheduler.config.k8s.io/v1
@@ -92,28 +88,41 @@
 //! ",
 //! )
 //! .unwrap();
-//! let mut scheduler = Scheduler::new(&config, &registry, Options::default()).unwrap();
+//! let decision = run_cycle(&registry, &config, pod("p").label("rack", "r2"), &cluster).unwrap();
+//! assert_eq!(decision.node(), Some("r2"));
+//! ```
 //!
+//! The folder `examples/custom-scheduler` of the repository is such a plugin's crate, with its `main`; [`testing`] is the
+//! test kit. Forgetting a trait is a compile error at the line that names the point, see [`framework::Extensions`].
+//!
+//! ## Driving the engine
+//!
+//! A host is a loop: what watches say goes in, decisions come out as effects, the effects' results go in again. Time is
+//! an argument of every call, see [`engine::Scheduler`].
+//!
+//! ```
+//! use scheduler_core::config::KubeSchedulerConfiguration;
+//! use scheduler_core::engine::{Change, Options, Scheduler};
+//! use scheduler_core::framework::EffectKind;
+//! use scheduler_core::model::Timestamp;
+//! use scheduler_core::testing::{node, pod, pool};
+//!
+//! let registry = scheduler_core::plugins::registry();
+//! let mut scheduler =
+//!     Scheduler::new(&KubeSchedulerConfiguration::default(), &registry, Options::default()).unwrap();
 //! let now = Timestamp::ZERO;
-//! for rack in ["r1", "r2", "r3"] {
-//!     let allocatable = Resources { milli_cpu: 4_000, memory: 8 << 30, pods: 110, ..Resources::default() };
-//!     let labels = [("rack", rack)].into_iter().collect();
-//!     let node = Node { name: format!("node-{rack}").into(), labels, allocatable, ..Node::default() };
-//!     scheduler.handle(Change::Applied(node.into()), now);
+//! for object in [node("n1").cpu("4").into(), pod("a").cpu("3").into(), pod("b").cpu("3").into()] {
+//!     scheduler.handle(Change::Applied(object), now);
 //! }
-//! let pod = Pod {
-//!     name: "p".into(),
-//!     namespace: "default".into(),
-//!     uid: "1".into(),
-//!     scheduler_name: "default-scheduler".into(),
-//!     labels: [("rack", "r2")].into_iter().collect(),
-//!     ..Pod::default()
-//! };
-//! scheduler.handle(Change::Applied(pod.into()), now);
-//!
-//! let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-//! let attempt = scheduler.schedule_one(now, &pool).unwrap();
-//! assert!(matches!(attempt.outcome, Outcome::Scheduled { ref node, .. } if &**node == "node-r2"));
+//! while scheduler.schedule_one(now, pool()).is_some() {}
+//! for effect in scheduler.drain_effects() {
+//!     if let EffectKind::Bind { pod, node } = &effect.kind {
+//!         assert_eq!((&*pod.name, &**node), ("a", "n1")); // POST pods/a/binding
+//!     }
+//!     scheduler.handle_result(effect.id, Ok(()), now);
+//! }
+//! // The other pod waits for an event that could make it fit.
+//! assert!(scheduler.next_wakeup().is_some());
 //! ```
 //!
 //! ## What holds everywhere
@@ -131,3 +140,4 @@ pub mod framework;
 pub mod model;
 pub mod plugins;
 pub mod queue;
+pub mod testing;

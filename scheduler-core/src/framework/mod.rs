@@ -41,7 +41,7 @@ pub use plugin::{
 };
 pub use profile::Profile;
 pub use queued::QueuedEntity;
-pub use registry::{BuildError, Extensions, RegisterError, Registry};
+pub use registry::{Args, BuildError, Built, Extensions, RegisterError, Registry, decode_args};
 pub use rejected::{Rejected, RejectedNode};
 pub(crate) use waiting::WaitOutcome;
 pub use waiting::WaitingPods;

@@ -11,9 +11,17 @@ use crate::cache::{Candidates, Indexes, NodeIdx, NodeView, Objects};
 use crate::model::Pod;
 
 /// What every plugin has, whatever extension points it implements.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a plugin",
+    note = "write `impl Plugin for {Self} {{}}`; `name` is the type's own name unless you give another"
+)]
 pub trait Plugin: Send + Sync + 'static {
-    /// The name by which configurations and messages refer to it.
-    fn name(&self) -> &'static str;
+    /// The name by which configurations and messages refer to it: the one it is registered under. When nothing is said,
+    /// the name of the type.
+    fn name(&self) -> &'static str {
+        let path = std::any::type_name::<Self>();
+        path.rsplit("::").next().unwrap_or(path)
+    }
 
     /// Asks the cache for the incremental indexes that this plugin's chunk methods read for such a pod: label
     /// columns, pod counts. Called before the cycle; an index once asked for is kept up to date by pod and node
@@ -24,18 +32,30 @@ pub trait Plugin: Send + Sync + 'static {
 }
 
 /// Decides before queueing whether a pod may be tried at all. Upstream: `PreEnqueuePlugin`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a PreEnqueue plugin",
+    note = "implement `PreEnqueuePlugin` with `pre_enqueue`, and `Plugin`"
+)]
 pub trait PreEnqueuePlugin: Plugin {
     /// Whether the pod may enter the active queue.
     fn pre_enqueue(&self, pod: &Pod, world: ClusterView<'_>) -> PreEnqueueStatus;
 }
 
 /// Orders the active queue; each scheduler has exactly one. Upstream: `QueueSortPlugin`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a QueueSort plugin",
+    note = "implement `QueueSortPlugin` with `compare`, and `Plugin`"
+)]
 pub trait QueueSortPlugin: Plugin {
     /// `Less` when `a` is to be tried before `b`. Must be a total order.
     fn compare(&self, a: &QueuedEntity, b: &QueuedEntity) -> Ordering;
 }
 
 /// Tells which changes of the cluster may help a pod that this plugin rejected. Upstream: `EnqueueExtensions`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no enqueue extensions",
+    note = "implement `EnqueueExtensions` with `events_to_register`, and `Plugin`"
+)]
 pub trait EnqueueExtensions: Plugin {
     /// Events worth asking about.
     fn events_to_register(&self) -> Vec<EventFilter>;
@@ -83,7 +103,7 @@ pub trait EnqueueExtensions: Plugin {
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a filter plugin",
-    note = "implement `FilterPlugin` with at least `type State`, `filter` and `reasons`, and `Plugin` with `name`"
+    note = "implement `FilterPlugin` with at least `type State`, `filter` and `reasons`, and `Plugin`"
 )]
 pub trait FilterPlugin: Plugin {
     /// What PreFilter computes once per cycle; `()` when nothing. Cloned for what-if runs: keep it cheap to clone.
@@ -137,7 +157,7 @@ pub trait FilterPlugin: Plugin {
 /// PreScore, Score and NormalizeScore: which of the feasible nodes is best.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a score plugin",
-    note = "implement `ScorePlugin` with at least `type State` and `score`, and `Plugin` with `name`"
+    note = "implement `ScorePlugin` with at least `type State` and `score`, and `Plugin`"
 )]
 pub trait ScorePlugin: Plugin {
     /// What PreScore computes once per cycle; `()` when nothing.
@@ -204,6 +224,10 @@ pub trait ScorePlugin: Plugin {
 }
 
 /// What to do for a pod that fits nowhere, such as preemption. Upstream: `PostFilterPlugin`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a PostFilter plugin",
+    note = "implement `PostFilterPlugin` with `post_filter`, and `Plugin`"
+)]
 pub trait PostFilterPlugin: Plugin {
     /// Tries to make the pod schedulable in a later cycle.
     ///
@@ -226,6 +250,10 @@ pub trait PostFilterPlugin: Plugin {
 }
 
 /// Keeps something on the chosen node for the pod. Upstream: `ReservePlugin`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a Reserve plugin",
+    note = "implement `ReservePlugin` with `reserve` and `unreserve`, and `Plugin`"
+)]
 pub trait ReservePlugin: Plugin {
     /// Reserves.
     ///
@@ -238,6 +266,10 @@ pub trait ReservePlugin: Plugin {
 }
 
 /// Approves, delays or refuses the chosen placement. Upstream: `PermitPlugin`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a Permit plugin",
+    note = "implement `PermitPlugin` with `permit`, and `Plugin`"
+)]
 pub trait PermitPlugin: Plugin {
     /// Says whether binding may start. `waiting` holds pods that were told to wait earlier.
     ///
@@ -253,6 +285,10 @@ pub trait PermitPlugin: Plugin {
 }
 
 /// Work before the binding, such as waiting for volumes. Upstream: `PreBindPlugin`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a PreBind plugin",
+    note = "implement `PreBindPlugin` with `pre_flight` and `pre_bind`, and `Plugin`"
+)]
 pub trait PreBindPlugin: Plugin {
     /// Whether there will be work. Any work makes the engine nominate the node first.
     ///
@@ -268,6 +304,10 @@ pub trait PreBindPlugin: Plugin {
 }
 
 /// Binds the pod to the node. The first that does not skip does it. Upstream: `BindPlugin`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a Bind plugin",
+    note = "implement `BindPlugin` with `bind`, and `Plugin`"
+)]
 pub trait BindPlugin: Plugin {
     /// Does the next step.
     ///
@@ -277,6 +317,10 @@ pub trait BindPlugin: Plugin {
 }
 
 /// Hears of successful bindings. Upstream: `PostBindPlugin`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a PostBind plugin",
+    note = "implement `PostBindPlugin` with `post_bind`, and `Plugin`"
+)]
 pub trait PostBindPlugin: Plugin {
     /// The pod is bound.
     fn post_bind(&self, binding: &Binding, world: ClusterView<'_>);

@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
 use super::{
-    BindPlugin, DynFilter, DynScore, EnqueueExtensions, FilterPlugin, PermitPlugin, PostBindPlugin, PostFilterPlugin,
-    PreBindPlugin, PreEnqueuePlugin, QueueSortPlugin, ReservePlugin, ScorePlugin,
+    BindPlugin, DynFilter, DynScore, EnqueueExtensions, FilterPlugin, PermitPlugin, Plugin, PostBindPlugin,
+    PostFilterPlugin, PreBindPlugin, PreEnqueuePlugin, QueueSortPlugin, ReservePlugin, ScorePlugin,
 };
 use crate::config::args::PluginArgs;
 use crate::config::plugins::ExtensionPoint;
@@ -13,7 +16,20 @@ use crate::config::profile::PluginCatalog;
 
 /// One built plugin: the same instance at each of its extension points.
 ///
-/// Forgetting to implement a trait is a compile error at the line that registers the point.
+/// Forgetting to implement a trait is a compile error at the line that registers the point:
+///
+/// ```compile_fail,E0277
+/// use std::sync::Arc;
+/// use scheduler_core::framework::{Extensions, Plugin};
+///
+/// struct Spare;
+///
+/// impl Plugin for Spare {}
+///
+/// // error[E0277]: `Spare` is not a filter plugin
+/// //   note: implement `FilterPlugin` with at least `type State`, `filter` and `reasons`, and `Plugin`
+/// Extensions::new().filter(&Arc::new(Spare));
+/// ```
 #[derive(Default, Clone)]
 pub struct Extensions {
     pub(crate) points: Vec<ExtensionPoint>,
@@ -133,11 +149,51 @@ impl Extensions {
         self
     }
 
+    /// The plugin has the point PlacementGenerate, which belongs to cycles of pod groups. Those are off in v1.36.2.
+    #[must_use]
+    pub fn placement_generate<P: Plugin>(mut self, _plugin: &Arc<P>) -> Self {
+        self.points.push(ExtensionPoint::PlacementGenerate);
+        self
+    }
+
+    /// The plugin has the point PlacementScore, which belongs to cycles of pod groups. Those are off in v1.36.2.
+    #[must_use]
+    pub fn placement_score<P: Plugin>(mut self, _plugin: &Arc<P>) -> Self {
+        self.points.push(ExtensionPoint::PlacementScore);
+        self
+    }
+
     /// The plugin tells which events may help pods that it rejected. Without this every event does.
     #[must_use]
     pub fn enqueue<P: EnqueueExtensions>(mut self, plugin: &Arc<P>) -> Self {
         self.enqueue = Some(Arc::<P>::clone(plugin));
         self
+    }
+}
+
+impl Extensions {
+    /// What the plugin calls itself, once for each trait.
+    fn names(&self) -> impl Iterator<Item = &'static str> {
+        let names = [
+            self.pre_enqueue.as_ref().map(|plugin| plugin.name()),
+            self.queue_sort.as_ref().map(|plugin| plugin.name()),
+            self.filter.as_ref().map(|plugin| plugin.name()),
+            self.post_filter.as_ref().map(|plugin| plugin.name()),
+            self.score.as_ref().map(|plugin| plugin.name()),
+            self.reserve.as_ref().map(|plugin| plugin.name()),
+            self.permit.as_ref().map(|plugin| plugin.name()),
+            self.pre_bind.as_ref().map(|plugin| plugin.name()),
+            self.bind.as_ref().map(|plugin| plugin.name()),
+            self.post_bind.as_ref().map(|plugin| plugin.name()),
+            self.enqueue.as_ref().map(|plugin| plugin.name()),
+        ];
+        names.into_iter().flatten()
+    }
+
+    /// Whether the plugin has this extension point.
+    #[must_use]
+    pub fn has(&self, point: ExtensionPoint) -> bool {
+        self.points.contains(&point)
     }
 }
 
@@ -158,6 +214,41 @@ pub enum RegisterError {
     /// Two plugins have one name.
     #[error("a plugin named {0:?} has been registered already")]
     Duplicate(&'static str),
+}
+
+/// The arguments that a configuration gives a plugin, if it gives some.
+pub type Args<'a> = Option<&'a PluginArgs>;
+
+/// What building a plugin gives.
+pub type Built = Result<Extensions, BuildError>;
+
+/// Reads the arguments of an out-of-tree plugin; without arguments the type's own defaults count.
+///
+/// ```
+/// use scheduler_core::config::args::PluginArgs;
+/// use scheduler_core::framework::decode_args;
+///
+/// #[derive(serde::Deserialize)]
+/// #[serde(rename_all = "camelCase", deny_unknown_fields)]
+/// struct SpareArgs {
+///     node_name: String,
+/// }
+///
+/// let args = PluginArgs::Raw(serde_json::json!({"nodeName": "spare"}));
+/// assert_eq!(decode_args::<SpareArgs>(Some(&args)).unwrap().node_name, "spare");
+/// let error = decode_args::<SpareArgs>(None).err().unwrap();
+/// assert_eq!(error.to_string(), "arguments: missing field `nodeName`");
+/// ```
+///
+/// # Errors
+/// The arguments do not have the shape of `T`.
+pub fn decode_args<T: DeserializeOwned>(args: Args<'_>) -> Result<T, BuildError> {
+    let value = match args {
+        Some(PluginArgs::Raw(value)) => value.clone(),
+        Some(other) => return Err(BuildError(format!("arguments {other:?} are those of an in-tree plugin"))),
+        None => Value::Object(serde_json::Map::new()),
+    };
+    serde_json::from_value(value).map_err(|error| BuildError(format!("arguments: {error}")))
 }
 
 type Factory = dyn Fn(Option<&PluginArgs>) -> Result<Extensions, BuildError> + Send + Sync;
@@ -207,6 +298,11 @@ impl Registry {
         let (&name, entry) =
             self.entries.get_key_value(name).ok_or_else(|| BuildError(format!("plugin {name:?} is not registered")))?;
         let extensions = (entry.factory)(args)?;
+        if let Some(other) = extensions.names().find(|other| *other != name) {
+            return Err(BuildError(format!(
+                "plugin {name:?} was registered under that name but calls itself {other:?}"
+            )));
+        }
         match entry.points.iter().find(|point| !extensions.points.contains(point)) {
             Some(missing) => {
                 Err(BuildError(format!("plugin {name:?} was registered for {missing} but built without it")))
