@@ -532,3 +532,18 @@ mod random {
         }
     }
 }
+
+#[test]
+fn plugins_of_pod_groups_may_be_named() {
+    let config = read(
+        "profiles: [{plugins: {placementGenerate: {enabled: [{name: TopologyPlacementGenerator}]}, \
+         placementScore: {enabled: [{name: PodGroupPodsCount, weight: 2}]}, multiPoint: {enabled: [{name: GangScheduling}]}}}]",
+    )
+    .expect("the names are known");
+    let registry = scheduler_core::plugins::registry();
+    let options = scheduler_core::engine::Options::default();
+    assert!(scheduler_core::engine::Scheduler::new(&config, &registry, options).is_ok());
+    let effective = config.effective_plugins(&registry).expect("the scheduler was built from it");
+    assert_eq!(effective[0].at(ExtensionPoint::PlacementGenerate), ["TopologyPlacementGenerator"]);
+    assert_eq!(effective[0].at(ExtensionPoint::PlacementScore), ["PodGroupPodsCount"]);
+}

@@ -21,12 +21,14 @@ pub mod node_resources_balanced_allocation;
 pub mod node_resources_fit;
 pub mod node_unschedulable;
 pub mod node_volume_limits;
+pub mod pod_group_pods_count;
 pub mod pod_topology_spread;
 mod pod_topology_spread_score;
 pub mod priority_sort;
 mod resource_allocation;
 pub mod scheduling_gates;
 pub mod taint_toleration;
+pub mod topology_placement_generator;
 pub mod volume_binding;
 pub mod volume_restrictions;
 pub mod volume_zone;
@@ -43,10 +45,12 @@ use node_ports::NodePorts;
 use node_resources_balanced_allocation::NodeResourcesBalancedAllocation;
 use node_resources_fit::NodeResourcesFit;
 use node_unschedulable::NodeUnschedulable;
+use pod_group_pods_count::PodGroupPodsCount;
 use pod_topology_spread::PodTopologySpread;
 use priority_sort::PrioritySort;
 use scheduling_gates::SchedulingGates;
 use taint_toleration::TaintToleration;
+use topology_placement_generator::TopologyPlacementGenerator;
 
 type Build = fn(Option<&PluginArgs>) -> Result<Extensions, BuildError>;
 
@@ -125,6 +129,9 @@ const IN_TREE: &[(&str, &[ExtensionPoint], Build)] = &[
         Ok(Extensions::new().filter(&p).enqueue(&p))
     }),
     (node_volume_limits::NAME, node_volume_limits::POINTS, node_volume_limits::NodeVolumeLimits::build),
+    (PodGroupPodsCount::NAME, &[Point::PlacementScore], |_| {
+        Ok(Extensions::new().placement_score(&Arc::new(PodGroupPodsCount)))
+    }),
     (PodTopologySpread::NAME, FILTER_AND_SCORE, |args| match args_or_defaults(PodTopologySpread::NAME, args) {
         Some(PluginArgs::PodTopologySpread(args)) => {
             let p = Arc::new(PodTopologySpread::new(&args));
@@ -140,6 +147,9 @@ const IN_TREE: &[(&str, &[ExtensionPoint], Build)] = &[
     (TaintToleration::NAME, &[Point::Filter, Point::PreScore, Point::Score], |_| {
         let p = Arc::new(TaintToleration);
         Ok(Extensions::new().filter(&p).pre_score(&p).score(&p).enqueue(&p))
+    }),
+    (TopologyPlacementGenerator::NAME, &[Point::PlacementGenerate], |_| {
+        Ok(Extensions::new().placement_generate(&Arc::new(TopologyPlacementGenerator)))
     }),
     (volume_binding::NAME, volume_binding::POINTS, volume_binding::VolumeBinding::build),
     (volume_restrictions::NAME, volume_restrictions::POINTS, volume_restrictions::VolumeRestrictions::build),
