@@ -4,14 +4,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::events::{assigned_pod_deleted, placed};
 use super::failure::Failure;
 use super::scheduler::{Origin, Scheduler};
 use crate::framework::WaitOutcome;
 use crate::framework::{
-    ActionType, BindStep, Binding, ClusterEvent, ClusterView, EffectError, EffectId, EffectKind, EventFilter,
-    EventResource, EventType, NominatedNode, PluginError, PreFlight, QueuedEntity, Step,
+    BindStep, Binding, ClusterEvent, ClusterView, EffectError, EffectId, EffectKind, EventFilter, EventType,
+    NominatedNode, PluginError, PreFlight, QueuedEntity, Step,
 };
-use crate::model::{Object, Timestamp};
+use crate::model::Timestamp;
 
 /// Where a binding cycle stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,7 +167,10 @@ impl Scheduler {
                     self.advance_binding(&uid, now);
                 }
             }
-            Some(Origin::PostFilter { preemptor }) => {
+            Some(Origin::PostFilter { preemptor, victim }) => {
+                if let (Ok(()), Some(victim)) = (&result, &victim) {
+                    self.record_preempted(&preemptor, victim, "");
+                }
                 // A victim that is gone already is what was wanted.
                 let failed = result.is_err_and(|error| !error.not_found);
                 self.preemption_result(&preemptor, failed, now);
@@ -297,12 +301,7 @@ impl Scheduler {
             End::Failed(failure) => {
                 self.unreserve_and_forget(profile, &mut cycle.binding, now);
                 let pod = Arc::clone(&cycle.binding.pod);
-                let event = ClusterEvent {
-                    resource: EventResource::AssignedPod,
-                    action: ActionType::DELETE,
-                    old: Some(Object::Pod(Arc::clone(&pod))),
-                    new: None,
-                };
+                let event = assigned_pod_deleted(placed(&pod, &cycle.binding.node_name));
                 // A rejected pod must not be woken by its own leaving: that comes after it is back in the queue.
                 if failure.is_rejection {
                     self.fail(profile, cycle.entity, failure, now);
@@ -315,6 +314,21 @@ impl Scheduler {
                 }
             }
         }
+    }
+
+    /// A victim of preemption that is placed in the engine's memory alone: it gives its node back and is tried again,
+    /// instead of being deleted. False if it is bound already, or being bound. Upstream: executor.go `PreemptPod`.
+    pub(super) fn preempt_in_memory(&mut self, uid: &Arc<str>, plugin: &str, now: Timestamp) -> bool {
+        let message = match self.bindings.get(uid).map(|cycle| cycle.stage) {
+            Some(Stage::Permit) => "waiting on permit for pod: preempted".to_owned(),
+            Some(Stage::PreBind(_)) => format!("preempted by {plugin}"),
+            Some(Stage::Bind(_)) | None => return false,
+        };
+        self.waiting.remove(uid);
+        // What its PreBind plugins asked for may still be under way; nobody waits for it any more.
+        self.origins.retain(|_, origin| !matches!(origin, Origin::Binding { uid: other, .. } if other == uid));
+        self.end_binding(uid, End::Failed(Failure::error(message)), now);
+        true
     }
 
     /// The pod is being deleted, or is gone: its node is free at once. What is under way ends by its own result.

@@ -161,9 +161,11 @@ impl Scheduler {
 
     /// A pod on its way to a node is being deleted: the node is free at once. Upstream: `handleAssumedPodDeletion`.
     fn assumed_pod_deleted(&mut self, uid: &Arc<str>, now: Timestamp) {
+        let Some((_, node)) = self.cache.pod(uid) else { return };
+        let node = Arc::clone(node);
         let Some(pod) = self.cache.remove_pod(uid) else { return };
         self.abandon_binding(uid, now);
-        self.move_all(&assigned_pod_deleted(pod), now);
+        self.move_all(&assigned_pod_deleted(placed(&pod, &node)), now);
     }
 
     /// A nominated pod no longer holds its place: pods of no higher priority may use it.
@@ -175,7 +177,12 @@ impl Scheduler {
     }
 }
 
-fn assigned_pod_deleted(pod: Arc<Pod>) -> ClusterEvent {
+/// An assumed pod as others see it: on its node. Events about it are judged by where it was.
+pub(super) fn placed(pod: &Arc<Pod>, node: &Arc<str>) -> Arc<Pod> {
+    Arc::new(Pod { node_name: Some(Arc::clone(node)), ..(**pod).clone() })
+}
+
+pub(super) fn assigned_pod_deleted(pod: Arc<Pod>) -> ClusterEvent {
     ClusterEvent {
         resource: EventResource::AssignedPod,
         action: ActionType::DELETE,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::algorithm::NoDecision;
 use super::attempt::Outcome;
-use super::scheduler::{Origin, Preemption, Scheduler};
+use super::scheduler::{Origin, Preemption, Scheduler, Victim};
 use crate::framework::{
     Cycle, CycleState, EffectKind, EventType, FilterStates, Filters, FitError, NominatedNode, PodCondition,
     PostFilterStatus, QueuedEntity, Reasons, Rejected,
@@ -101,7 +101,7 @@ impl Scheduler {
     ) -> PostFilterResult {
         let profile = &self.profiles[profile];
         let cycle = Cycle { pod, snapshot: self.cache.snapshot(), objects: &self.objects, now, seed };
-        let filters = Filters::new(profile, self.queue.nominator());
+        let filters = Filters::new(profile, self.queue.nominator()).with_extenders(&self.extenders);
         let mut all_reasons: Reasons = Vec::new();
         let mut last_nominated = NominatedNode::Keep;
         for (position, plugin) in profile.post_filter.iter().enumerate() {
@@ -139,7 +139,7 @@ impl Scheduler {
         entity.unschedulable_plugins = unschedulable_plugins;
         entity.pending_plugins = pending_plugins;
         if let Some((plugin, effects)) = effects {
-            self.start_preemption(profile, plugin, &entity.pod, effects);
+            self.start_preemption(profile, plugin, &entity.pod, effects, now);
         }
         let outcome = if is_rejection {
             Outcome::Unschedulable { message: message.clone(), nominated: nominated.clone() }
@@ -206,18 +206,57 @@ impl Scheduler {
         }
     }
 
-    fn start_preemption(&mut self, profile: usize, plugin: usize, pod: &Arc<Pod>, effects: Vec<EffectKind>) {
-        let n_outstanding = effects.len();
+    fn start_preemption(
+        &mut self,
+        profile: usize,
+        plugin: usize,
+        pod: &Arc<Pod>,
+        effects: Vec<EffectKind>,
+        now: Timestamp,
+    ) {
+        let name = self.profiles[profile].post_filter[plugin].name();
+        let preemption = Preemption { pod: Arc::clone(pod), profile, plugin, n_outstanding: 0, failed: false };
+        self.preemptions.insert(Arc::clone(&pod.uid), preemption);
+        let mut n_outstanding = 0;
         for kind in effects {
+            let victim = match &kind {
+                EffectKind::DeleteVictim { victim, node, .. } => {
+                    Some(Victim { pod: victim.clone(), node: Arc::clone(node) })
+                }
+                _ => None,
+            };
+            if let Some(victim) = victim.as_ref().filter(|victim| self.preempt_in_memory(&victim.pod.uid, name, now)) {
+                self.record_preempted(&pod.uid, victim, " (in kube-scheduler memory).");
+                continue;
+            }
             let id = self.push_effect(profile, kind);
-            self.origins.insert(id, Origin::PostFilter { preemptor: Arc::clone(&pod.uid) });
+            self.origins.insert(id, Origin::PostFilter { preemptor: Arc::clone(&pod.uid), victim });
+            n_outstanding += 1;
         }
-        let preemption = Preemption { pod: Arc::clone(pod), profile, plugin, n_outstanding, failed: false };
         if n_outstanding == 0 {
+            self.preemptions.remove(&pod.uid);
             self.profiles[profile].post_filter[plugin].effects_finished(pod);
-        } else {
-            self.preemptions.insert(Arc::clone(&pod.uid), preemption);
+        } else if let Some(preemption) = self.preemptions.get_mut(&pod.uid) {
+            preemption.n_outstanding = n_outstanding;
         }
+    }
+
+    /// Tells the victim's owner for whom it went. Upstream: executor.go `PreemptPod`.
+    pub(super) fn record_preempted(&mut self, preemptor: &str, victim: &Victim, how: &str) {
+        let Some(preemption) = self.preemptions.get(preemptor) else { return };
+        let (profile, related) = (preemption.profile, preemption.pod.reference());
+        let note = format!("Preempted by pod {} on node {}{how}", related.uid, victim.node);
+        self.push_effect(
+            profile,
+            EffectKind::RecordEvent {
+                regarding: victim.pod.clone(),
+                related: Some(related),
+                event_type: EventType::Normal,
+                reason: "Preempted",
+                action: "Preempting",
+                note,
+            },
+        );
     }
 
     /// A deletion was asked for, or could not be.

@@ -80,8 +80,15 @@ pub struct Scheduler {
 pub(super) enum Origin {
     /// A step of the pod's binding cycle, with its position among the step's effects.
     Binding { uid: Arc<str>, at: usize },
-    /// Part of what a PostFilter plugin asked for.
-    PostFilter { preemptor: Arc<str> },
+    /// Part of what a PostFilter plugin asked for; with the victim if it is an eviction.
+    PostFilter { preemptor: Arc<str>, victim: Option<Victim> },
+}
+
+/// A pod that goes for the sake of another.
+#[derive(Debug, Clone)]
+pub(super) struct Victim {
+    pub(super) pod: ObjectRef,
+    pub(super) node: Arc<str>,
 }
 
 /// What a PostFilter plugin asked for and is not done yet.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    Cycle, CycleState, FilterStates, FilterStatus, Nominations, PluginError, PreFilterVerdict, Profile, Reasons, Result,
+    Cycle, CycleState, Extender, FilterStates, FilterStatus, Nominations, PluginError, PreFilterVerdict, Profile,
+    Reasons, Result,
 };
 use crate::cache::{Candidates, NodeOverlay, NodeView};
 use crate::model::Pod;
@@ -13,6 +14,7 @@ use crate::model::Pod;
 pub struct Filters<'a> {
     pub(crate) profile: &'a Profile,
     pub(crate) nominations: &'a dyn Nominations,
+    extenders: &'a [Arc<dyn Extender>],
 }
 
 /// Which plugin rejected a node, and how.
@@ -30,7 +32,19 @@ impl<'a> Filters<'a> {
     /// The filter plugins of `profile`, minding the nominated pods.
     #[must_use]
     pub fn new(profile: &'a Profile, nominations: &'a dyn Nominations) -> Self {
-        Self { profile, nominations }
+        Self { profile, nominations, extenders: &[] }
+    }
+
+    /// With the extenders that take part in preemption.
+    #[must_use]
+    pub fn with_extenders(self, extenders: &'a [Arc<dyn Extender>]) -> Self {
+        Self { extenders, ..self }
+    }
+
+    /// The scheduler's extenders, in their order.
+    #[must_use]
+    pub fn extenders(&self) -> &'a [Arc<dyn Extender>] {
+        self.extenders
     }
 
     /// Pods nominated to nodes.
