@@ -2,6 +2,7 @@
 
 mod answers;
 mod bad_input;
+mod cases;
 mod demo;
 mod durability;
 mod flow;
