@@ -39,11 +39,15 @@ alone:
 deny:
     cargo deny --log-level error check bans licenses sources
 
+# The template of a scheduler with plugins of its own: a crate outside the workspace.
+example:
+    CARGO_TARGET_DIR="$PWD/target" cargo test --locked --manifest-path examples/custom-scheduler/Cargo.toml
+
 # What a laptop should pass before a pull request.
-check: fmt layers lint doc deny test
+check: fmt layers lint doc deny test example
 
 # What CI passes.
-ci: fmt layers deny lint doc alone test
+ci: fmt layers deny lint doc alone test example
 
 # Benches; see benches/README.md.
 bench *ARGS:
