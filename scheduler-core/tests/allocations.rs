@@ -196,7 +196,7 @@ fn last_cycle(n_nodes: usize, (name, shape): &Shape) -> (usize, usize, usize) {
     Cluster::new().nodes((0..n_nodes).map(nth_node)).pods(tenants.step_by(100)).apply_to(&mut scheduler);
     let mut counts = (0, 0, 0);
     for i in 0..4 {
-        let new = shape(pod(&format!("p{i}")).label("app", "web").cpu("100m").memory("128Mi")).build();
+        let new = shape(pod(&format!("p{i}")).label("app", "web").image("b:1").cpu("100m").memory("128Mi")).build();
         scheduler.handle(Change::Applied(new.into()), Timestamp::ZERO);
         (FILTER.take(), SCORE.take());
         let before = n_allocations();

@@ -64,10 +64,10 @@ fn drive(target: &str, default_runs: u64, run: fn(&[u8])) {
 
 #[test]
 fn converting_odd_objects_never_panics() {
-    drive("convert", 2_000, convert::run);
+    drive("convert", 1_000, convert::run);
 }
 
 #[test]
 fn cycles_over_odd_objects_keep_every_promise() {
-    drive("cycle", 400, cycle::run);
+    drive("cycle", 150, cycle::run);
 }

@@ -132,7 +132,7 @@ fn spoil(value: &mut Value, reader: &mut Reader<'_>, depth: usize) {
                 }
                 match reader.below(16) {
                     0 => drop(fields.remove(&key)),
-                    1 if key == "labels" => *fields.entry(key).or_default() = many_labels(),
+                    1 if key == "labels" => drop(fields.insert(key, many_labels())),
                     _ => spoil(&mut fields[&key], reader, depth + 1),
                 }
             }
