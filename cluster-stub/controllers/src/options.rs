@@ -23,7 +23,7 @@ pub struct ControllerOptions {
 pub struct SigningCa {
     /// The CA's certificate as PEM.
     pub certificate_pem: String,
-    /// Its private key as PEM (PKCS#8).
+    /// Its private key as PEM: PKCS#8, SEC 1 or PKCS#1.
     pub key_pem: String,
 }
 

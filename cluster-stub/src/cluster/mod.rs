@@ -71,7 +71,7 @@ impl Cluster {
                 root_ca_pem: Some(authority.certificate_pem().to_owned()),
                 signing_ca: Some(SigningCa {
                     certificate_pem: authority.certificate_pem().to_owned(),
-                    key_pem: authority.key_pem(),
+                    key_pem: authority.key_pem().to_owned(),
                 }),
                 ..ControllerOptions::default()
             };

@@ -9,6 +9,10 @@ use jiff::Timestamp;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Api, Client, Config};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use x509_cert::Certificate;
+use x509_cert::der::Decode as _;
 
 use super::{failure, transport};
 
@@ -207,9 +211,9 @@ fn client_certificate_end(config: &Config) -> Option<Timestamp> {
         (None, Some(path)) => std::fs::read(path).ok()?,
         (None, None) => return None,
     };
-    let (_, pem) = x509_parser::pem::parse_x509_pem(&pem).ok()?;
-    let certificate = pem.parse_x509().ok()?;
-    Timestamp::from_second(certificate.validity().not_after.timestamp()).ok()
+    let certificate = Certificate::from_der(&CertificateDer::from_pem_slice(&pem).ok()?).ok()?;
+    let end = certificate.tbs_certificate.validity.not_after.to_unix_duration();
+    Timestamp::from_second(i64::try_from(end.as_secs()).ok()?).ok()
 }
 
 async fn probe(connection: &Connection) -> Result<(), ConnectError> {

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
+use cluster_stub::apiserver::tls::{CertificateAuthority, Validity};
 use serde_json::{Value, json};
 
 use super::process::{Up, finish};
@@ -149,13 +150,11 @@ fn certificates_and_permissions() -> Result<()> {
 }
 
 fn expired_certificate() -> Result<(String, String)> {
-    let mut params = rcgen::CertificateParams::new(Vec::new())?;
-    params.not_before = rcgen::date_time_ymd(2000, 1, 1);
-    params.not_after = rcgen::date_time_ymd(2001, 1, 1);
-    let key = rcgen::KeyPair::generate()?;
-    let certificate = params.self_signed(&key)?;
-    let encode = |text: String| base64::engine::general_purpose::STANDARD.encode(text);
-    Ok((encode(certificate.pem()), encode(key.serialize_pem())))
+    let (begin, end) = ("2000-01-01T00:00:00Z".parse()?, "2001-01-01T00:00:00Z".parse()?);
+    let authority = CertificateAuthority::generate("kubernetes", begin)?;
+    let issued = authority.issue_client_for("jane", "dev", Validity::between(begin, end))?;
+    let encode = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
+    Ok((encode(&issued.certificate_pem), encode(&issued.key_pem)))
 }
 
 #[test]

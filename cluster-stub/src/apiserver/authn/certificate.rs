@@ -4,12 +4,15 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use cluster_stub_base::certificate::{distinguished_name, issuer};
 use jiff::Timestamp;
 use rustls::RootCertStore;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use sha2::{Digest as _, Sha256};
+use x509_cert::Certificate;
+use x509_cert::der::Decode as _;
 
 use super::UserInfo;
 
@@ -90,19 +93,13 @@ pub struct Subject {
 impl Subject {
     /// Subject and end of a certificate.
     fn read(certificate: &CertificateDer<'_>) -> Result<(Self, Timestamp), String> {
-        let (_, parsed) = x509_parser::parse_x509_certificate(certificate).map_err(|e| e.to_string())?;
-        let texts = |attributes: &mut dyn Iterator<Item = &x509_parser::x509::AttributeTypeAndValue<'_>>| {
-            attributes.filter_map(|a| a.as_str().ok().map(str::to_owned)).collect::<Vec<_>>()
-        };
-        let subject = parsed.subject();
-        let end = parsed.validity().not_after.timestamp();
-        let not_after = Timestamp::from_second(end).map_err(|e| e.to_string())?;
+        let certified = Certificate::from_der(certificate).map_err(|e| e.to_string())?.tbs_certificate;
         let subject = Subject {
-            common_name: texts(&mut subject.iter_common_name()).pop().unwrap_or_default(),
-            organizations: texts(&mut subject.iter_organization()),
+            common_name: distinguished_name::common_names(&certified.subject).pop().unwrap_or_default(),
+            organizations: distinguished_name::organizations(&certified.subject),
             fingerprint: Sha256::digest(certificate).iter().map(|byte| format!("{byte:02x}")).collect(),
         };
-        Ok((subject, not_after))
+        Ok((subject, issuer::timestamp(certified.validity.not_after)))
     }
 
     /// The user of this subject, `None` without a common name. Upstream v1.36.2:

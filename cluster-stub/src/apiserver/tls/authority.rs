@@ -4,14 +4,16 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use cluster_stub_base::certificate::distinguished_name;
+use cluster_stub_base::certificate::issuer::{self, CertificateTemplate, IssueError, Issuer, IssuerError};
+use cluster_stub_base::certificate::private_key::{PrivateKey, PrivateKeyError};
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
-use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, DnValue, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyPair, KeyUsagePurpose, SanType,
-};
 use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
+use x509_cert::der::asn1::Ia5String;
+use x509_cert::der::oid::ObjectIdentifier;
+use x509_cert::der::oid::db::rfc5280::{ID_KP_CLIENT_AUTH, ID_KP_SERVER_AUTH};
+use x509_cert::ext::pkix::KeyUsages;
+use x509_cert::ext::pkix::name::GeneralName;
 
 /// How long an authority's own certificate lasts, as kubeadm makes them.
 const AUTHORITY_LIFETIME: Duration = Duration::from_secs(10 * 365 * 86_400);
@@ -23,21 +25,30 @@ const BACKDATE: Duration = Duration::from_secs(300);
 /// Why a certificate could not be made or read.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
-    /// The key or the certificate could not be generated.
-    #[error("cannot make the certificate of \"{subject}\"")]
-    Generate {
+    /// The key could not be generated.
+    #[error("cannot make the key of \"{subject}\"")]
+    Key {
         /// Common name of the certificate.
         subject: String,
-        /// What the generator said.
+        /// What failed.
         #[source]
-        source: rcgen::Error,
+        source: PrivateKeyError,
     },
-    /// Stored PEM is no certificate authority.
-    #[error("cannot read the certificate authority: {what}")]
-    Read {
-        /// What was expected and is not there.
-        what: String,
+    /// The certificate could not be made.
+    #[error("cannot make the certificate of \"{subject}\"")]
+    Issue {
+        /// Common name of the certificate.
+        subject: String,
+        /// What failed.
+        #[source]
+        source: IssueError,
     },
+    /// Stored PEM is no private key.
+    #[error("cannot read the certificate authority's key")]
+    ReadKey(#[source] PrivateKeyError),
+    /// Stored PEM is no certificate authority, or another's than the key.
+    #[error("cannot read the certificate authority")]
+    Read(#[source] IssuerError),
 }
 
 /// From when to when a certificate is good.
@@ -58,18 +69,6 @@ impl Validity {
     pub fn between(not_before: Timestamp, not_after: Timestamp) -> Self {
         Validity { not_before, not_after }
     }
-
-    fn set(self, params: &mut CertificateParams) {
-        let at = |t: Timestamp| {
-            let date = t.to_zoned(TimeZone::UTC).date();
-            let midnight = date.at(0, 0, 0, 0).to_zoned(TimeZone::UTC).map(|z| z.timestamp()).unwrap_or(t);
-            let since_midnight = Duration::from_secs(t.as_second().saturating_sub(midnight.as_second()).unsigned_abs());
-            rcgen::date_time_ymd(i32::from(date.year()), date.month().unsigned_abs(), date.day().unsigned_abs())
-                + since_midnight
-        };
-        params.not_before = at(self.not_before);
-        params.not_after = at(self.not_after);
-    }
 }
 
 /// A certificate with its private key, both PEM.
@@ -87,9 +86,9 @@ impl fmt::Debug for IssuedCertificate {
     }
 }
 
-/// A self-signed authority. Keys are ECDSA P-256.
+/// An authority. The keys that it makes are ECDSA P-256; its own may be any that `PrivateKey` reads.
 pub struct CertificateAuthority {
-    issuer: Issuer<'static, KeyPair>,
+    issuer: Issuer,
     certificate: CertificateDer<'static>,
     certificate_pem: String,
 }
@@ -103,35 +102,18 @@ impl fmt::Debug for CertificateAuthority {
 impl CertificateAuthority {
     /// A new authority with a new key, named `common_name`.
     pub fn generate(common_name: &str, now: Timestamp) -> Result<Self, CertificateError> {
-        let failed = |source| CertificateError::Generate { subject: common_name.to_owned(), source };
-        let key = KeyPair::generate().map_err(failed)?;
-        let mut params = CertificateParams::default();
-        params.distinguished_name = subject(common_name, "");
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages =
-            vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::KeyEncipherment];
-        Validity::starting(now, AUTHORITY_LIFETIME).set(&mut params);
-        let certificate = params.self_signed(&key).map_err(failed)?;
-        Ok(CertificateAuthority {
-            certificate: certificate.der().clone(),
-            certificate_pem: certificate.pem(),
-            issuer: Issuer::new(params, key),
-        })
+        let failed = |source| CertificateError::Issue { subject: common_name.to_owned(), source };
+        let mut template = template(common_name, "", Validity::starting(now, AUTHORITY_LIFETIME))?;
+        template.usages |= KeyUsages::KeyCertSign;
+        let (issuer, certificate) = Issuer::self_signed(template, new_key(common_name)?).map_err(failed)?;
+        let certificate_pem = issuer::to_pem(&certificate).map_err(failed)?;
+        Ok(CertificateAuthority { issuer, certificate: certificate.into(), certificate_pem })
     }
 
-    /// The authority that `certificate_pem` and `key_pem` describe.
+    /// The authority that `certificate_pem` and `key_pem` describe, whoever made them.
     pub fn from_pem(certificate_pem: &str, key_pem: &str) -> Result<Self, CertificateError> {
-        let unreadable = |what: String| CertificateError::Read { what };
-        let key = KeyPair::from_pem(key_pem).map_err(|e| unreadable(format!("want a PKCS#8 private key: {e}")))?;
-        let certificate = CertificateDer::from_pem_slice(certificate_pem.as_bytes())
-            .map_err(|e| unreadable(format!("want a PEM certificate: {e}")))?;
-        let (_, parsed) = x509_parser::parse_x509_certificate(&certificate)
-            .map_err(|e| unreadable(format!("want an X.509 certificate: {e}")))?;
-        if parsed.public_key().subject_public_key.data != key.public_key_raw() {
-            return Err(unreadable("the private key belongs to another certificate".into()));
-        }
-        let issuer = Issuer::from_ca_cert_der(&certificate, key)
-            .map_err(|e| unreadable(format!("want a certificate authority: {e}")))?;
+        let key = PrivateKey::from_pem(key_pem).map_err(CertificateError::ReadKey)?;
+        let (issuer, certificate) = Issuer::from_pem(certificate_pem, key).map_err(CertificateError::Read)?;
         Ok(CertificateAuthority { issuer, certificate, certificate_pem: certificate_pem.to_owned() })
     }
 
@@ -146,8 +128,8 @@ impl CertificateAuthority {
     }
 
     /// The authority's private key in PEM, for `pki` to store and for the controller that signs requests.
-    pub fn key_pem(&self) -> String {
-        self.issuer.key().serialize_pem()
+    pub fn key_pem(&self) -> &str {
+        self.issuer.key().pem()
     }
 
     /// A new key with a serving certificate for `names`, each an IP address or a DNS name.
@@ -157,15 +139,14 @@ impl CertificateAuthority {
         names: &[String],
         now: Timestamp,
     ) -> Result<IssuedCertificate, CertificateError> {
-        let failed = |source| CertificateError::Generate { subject: common_name.to_owned(), source };
-        let mut params = leaf(common_name, "", ExtendedKeyUsagePurpose::ServerAuth);
+        let mut template = template(common_name, "", Validity::starting(now, LEAF_LIFETIME))?;
         for name in names {
-            params.subject_alt_names.push(match name.parse::<IpAddr>() {
-                Ok(address) => SanType::IpAddress(address),
-                Err(_) => SanType::DnsName(name.as_str().try_into().map_err(failed)?),
+            template.alternative_names.push(match name.parse::<IpAddr>() {
+                Ok(address) => GeneralName::from(address),
+                Err(_) => GeneralName::DnsName(Ia5String::new(name).map_err(encoding(common_name))?),
             });
         }
-        self.issue(common_name, params, Validity::starting(now, LEAF_LIFETIME))
+        self.issue(common_name, template, ID_KP_SERVER_AUTH)
     }
 
     /// A new key with a client certificate: `common_name` becomes the user name, `organization` the group.
@@ -185,43 +166,54 @@ impl CertificateAuthority {
         organization: &str,
         validity: Validity,
     ) -> Result<IssuedCertificate, CertificateError> {
-        self.issue(common_name, leaf(common_name, organization, ExtendedKeyUsagePurpose::ClientAuth), validity)
+        self.issue(common_name, template(common_name, organization, validity)?, ID_KP_CLIENT_AUTH)
     }
 
     fn issue(
         &self,
         common_name: &str,
-        mut params: CertificateParams,
-        validity: Validity,
+        mut template: CertificateTemplate,
+        purpose: ObjectIdentifier,
     ) -> Result<IssuedCertificate, CertificateError> {
-        let failed = |source| CertificateError::Generate { subject: common_name.to_owned(), source };
-        validity.set(&mut params);
-        let key = KeyPair::generate().map_err(failed)?;
-        let certificate = params.signed_by(&key, &self.issuer).map_err(failed)?;
-        Ok(IssuedCertificate { certificate_pem: certificate.pem(), key_pem: key.serialize_pem() })
+        let failed = |source| CertificateError::Issue { subject: common_name.to_owned(), source };
+        template.extended_usages.push(purpose);
+        let key = new_key(common_name)?;
+        let certificate = self.issuer.sign(template, key.public_key().clone()).map_err(failed)?;
+        let certificate_pem = issuer::to_pem(&certificate).map_err(failed)?;
+        Ok(IssuedCertificate { certificate_pem, key_pem: key.pem().to_owned() })
     }
 }
 
-fn leaf(common_name: &str, organization: &str, usage: ExtendedKeyUsagePurpose) -> CertificateParams {
-    let mut params = CertificateParams::default();
-    params.distinguished_name = subject(common_name, organization);
-    params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
-    params.extended_key_usages = vec![usage];
-    params.use_authority_key_identifier_extension = true;
-    params
+fn new_key(common_name: &str) -> Result<PrivateKey, CertificateError> {
+    PrivateKey::generate().map_err(|source| CertificateError::Key { subject: common_name.to_owned(), source })
 }
 
-fn subject(common_name: &str, organization: &str) -> DistinguishedName {
-    let mut name = DistinguishedName::new();
-    if !organization.is_empty() {
-        name.push(DnType::OrganizationName, DnValue::Utf8String(organization.to_owned()));
-    }
-    name.push(DnType::CommonName, DnValue::Utf8String(common_name.to_owned()));
-    name
+fn template(
+    common_name: &str,
+    organization: &str,
+    validity: Validity,
+) -> Result<CertificateTemplate, CertificateError> {
+    let organizations = (!organization.is_empty()).then_some(organization);
+    Ok(CertificateTemplate {
+        subject: distinguished_name::new(organizations, common_name).map_err(encoding(common_name))?,
+        not_before: validity.not_before,
+        not_after: validity.not_after,
+        usages: KeyUsages::DigitalSignature | KeyUsages::KeyEncipherment,
+        extended_usages: Vec::new(),
+        alternative_names: Vec::new(),
+    })
+}
+
+fn encoding(common_name: &str) -> impl Fn(x509_cert::der::Error) -> CertificateError {
+    move |error| CertificateError::Issue { subject: common_name.to_owned(), source: error.into() }
 }
 
 #[cfg(test)]
 mod tests {
+    use x509_cert::Certificate;
+    use x509_cert::der::DecodePem as _;
+    use x509_cert::ext::pkix::SubjectAltName;
+
     use super::*;
 
     fn now() -> Timestamp {
@@ -231,7 +223,7 @@ mod tests {
     #[test]
     fn an_authority_survives_its_pem_files() {
         let made = CertificateAuthority::generate("kubernetes", now()).unwrap();
-        let read = CertificateAuthority::from_pem(made.certificate_pem(), &made.key_pem()).unwrap();
+        let read = CertificateAuthority::from_pem(made.certificate_pem(), made.key_pem()).unwrap();
         assert_eq!(read.certificate(), made.certificate());
     }
 
@@ -239,8 +231,8 @@ mod tests {
     fn a_key_of_another_authority_is_refused() {
         let one = CertificateAuthority::generate("a", now()).unwrap();
         let two = CertificateAuthority::generate("b", now()).unwrap();
-        let error = CertificateAuthority::from_pem(one.certificate_pem(), &two.key_pem()).unwrap_err();
-        assert!(error.to_string().contains("belongs to another certificate"), "{error}");
+        let error = CertificateAuthority::from_pem(one.certificate_pem(), two.key_pem()).unwrap_err();
+        assert!(matches!(error, CertificateError::Read(IssuerError::Key)), "{error:?}");
     }
 
     #[test]
@@ -248,13 +240,22 @@ mod tests {
         let authority = CertificateAuthority::generate("kubernetes", now()).unwrap();
         let end: Timestamp = "2027-05-06T07:08:09Z".parse().unwrap();
         let issued = authority.issue_client_for("jane", "dev", Validity::between(now(), end)).unwrap();
-        let der = CertificateDer::from_pem_slice(issued.certificate_pem.as_bytes()).unwrap();
-        let (_, parsed) = x509_parser::parse_x509_certificate(&der).unwrap();
-        assert_eq!(parsed.validity().not_before.timestamp(), now().as_second());
-        assert_eq!(parsed.validity().not_after.timestamp(), end.as_second());
-        let subject = parsed.subject();
-        assert_eq!(subject.iter_common_name().next().unwrap().as_str().unwrap(), "jane");
-        let groups: Vec<_> = subject.iter_organization().map(|o| o.as_str().unwrap()).collect();
-        assert_eq!(groups, ["dev"]);
+        let certificate = Certificate::from_pem(&issued.certificate_pem).unwrap().tbs_certificate;
+        assert_eq!(issuer::timestamp(certificate.validity.not_before), now());
+        assert_eq!(issuer::timestamp(certificate.validity.not_after), end);
+        assert_eq!(distinguished_name::common_names(&certificate.subject), ["jane"]);
+        assert_eq!(distinguished_name::organizations(&certificate.subject), ["dev"]);
+    }
+
+    #[test]
+    fn serving_names_are_addresses_or_dns_names() {
+        let authority = CertificateAuthority::generate("kubernetes", now()).unwrap();
+        let issued = authority.issue_server("kube-apiserver", &["localhost".into(), "::1".into()], now()).unwrap();
+        let certificate = Certificate::from_pem(&issued.certificate_pem).unwrap().tbs_certificate;
+        let names = certificate.get::<SubjectAltName>().unwrap().unwrap().1.0;
+        let address: IpAddr = "::1".parse().unwrap();
+        assert_eq!(names, [GeneralName::DnsName(Ia5String::new("localhost").unwrap()), address.into()]);
+        let error = authority.issue_server("kube-apiserver", &["münchen".into()], now()).unwrap_err();
+        assert_eq!(error.to_string(), "cannot make the certificate of \"kube-apiserver\"");
     }
 }

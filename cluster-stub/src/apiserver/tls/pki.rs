@@ -118,7 +118,7 @@ fn open_authority(
     }
     let authority = generate(name, common_name, now)?;
     // The key goes first: a key without a certificate is made anew at the next start, the other way round it is lost.
-    write_private(&key_path, &authority.key_pem())?;
+    write_private(&key_path, authority.key_pem())?;
     write_private(&certificate_path, authority.certificate_pem())?;
     Ok(authority)
 }
