@@ -89,6 +89,11 @@ impl Choice {
         self.totals.sort_by(|(a, left), (b, right)| right.cmp(left).then_with(|| a.cmp(b)));
     }
 
+    /// Where the pod goes, if anywhere.
+    pub(crate) fn node(&self) -> Option<&str> {
+        self.node.as_deref()
+    }
+
     /// Whether both are attempts for one pod.
     pub(crate) fn is_same_pod(&self, other: &Self) -> bool {
         self.uid == other.uid

@@ -18,10 +18,12 @@ mod cli;
 mod columns;
 #[cfg(feature = "offline-cluster")]
 mod demo;
+mod explain;
 pub mod live;
 pub mod manifest;
 #[cfg(feature = "offline-cluster")]
 mod offline;
+mod report;
 mod simulate;
 
 use std::process::ExitCode;

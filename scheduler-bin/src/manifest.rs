@@ -99,23 +99,32 @@ pub fn read(path: &Path) -> Result<Vec<Document>, ManifestError> {
 pub fn parse(name: &str, text: &str) -> Result<Vec<Document>, ManifestError> {
     let mut documents = Vec::new();
     for (first_line, body) in split(text) {
-        if body.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
-            continue;
-        }
-        let object: Value = serde_saphyr::from_str(&body).map_err(|error| {
-            let line = error
-                .location()
-                .map_or(first_line, |at| first_line + usize::try_from(at.line()).unwrap_or(1).max(1) - 1);
-            ManifestError::Document { place: format!("{name}:{line}"), problem: first_sentence(&error) }
-        })?;
-        let start = first_line
-            + body.lines().take_while(|line| line.trim().is_empty() || line.trim_start().starts_with('#')).count();
-        take(object, &format!("{name}:{start}"), &mut documents)?;
+        parse_body(name, first_line, &body, &mut documents)?;
     }
     if documents.is_empty() {
         return Err(ManifestError::Empty { path: name.to_owned() });
     }
     Ok(documents)
+}
+
+/// Parses one YAML document whose text begins at `first_line` of the file; nothing if it is blank.
+pub(crate) fn parse_body(
+    name: &str,
+    first_line: usize,
+    body: &str,
+    documents: &mut Vec<Document>,
+) -> Result<(), ManifestError> {
+    let is_blank = |line: &&str| line.trim().is_empty() || line.trim_start().starts_with('#');
+    let n_blank = body.lines().take_while(is_blank).count();
+    if n_blank == body.lines().count() {
+        return Ok(());
+    }
+    let object: Value = serde_saphyr::from_str(body).map_err(|error| {
+        let line =
+            error.location().map_or(first_line, |at| first_line + usize::try_from(at.line()).unwrap_or(1).max(1) - 1);
+        ManifestError::Document { place: format!("{name}:{line}"), problem: first_sentence(&error) }
+    })?;
+    take(object, &format!("{name}:{}", first_line + n_blank), documents)
 }
 
 fn split(text: &str) -> Vec<(usize, String)> {
@@ -132,7 +141,8 @@ fn split(text: &str) -> Vec<(usize, String)> {
     parts
 }
 
-fn take(object: Value, place: &str, documents: &mut Vec<Document>) -> Result<(), ManifestError> {
+/// Adds an object, or the items of a List.
+pub(crate) fn take(object: Value, place: &str, documents: &mut Vec<Document>) -> Result<(), ManifestError> {
     let wrong = |problem: String| ManifestError::Document { place: place.to_owned(), problem };
     let Some(map) = object.as_object() else {
         return Err(wrong(format!("expected a Kubernetes object (a mapping), found {}", kind_of(&object))));
@@ -144,23 +154,38 @@ fn take(object: Value, place: &str, documents: &mut Vec<Document>) -> Result<(),
     let Some(kind) = field("kind") else {
         return Err(wrong("kind not set, expected for example \"Deployment\"".to_owned()));
     };
-    if kind == "List"
+    if let Some(item_kind) = kind.strip_suffix("List")
         && let Some(items) = map.get("items")
     {
         let Some(items) = items.as_array() else {
-            return Err(wrong(format!("items of a List must be a sequence, found {}", kind_of(items))));
+            return Err(wrong(format!("items of a {kind} must be a sequence, found {}", kind_of(items))));
         };
         for (index, item) in items.iter().enumerate() {
-            take(item.clone(), &format!("{place} item {}", index + 1), documents)?;
+            let item = inherit(item.clone(), item_kind, field("apiVersion").unwrap_or_default());
+            take(item, &format!("{place} item {}", index + 1), documents)?;
         }
         return Ok(());
     }
     let metadata = &object["metadata"];
-    if metadata["name"].as_str().is_none() && metadata["generateName"].as_str().is_none() {
+    // An entry of a recording names its target instead.
+    let is_entry = map.contains_key("target") && map.contains_key("method");
+    if !is_entry && metadata["name"].as_str().is_none() && metadata["generateName"].as_str().is_none() {
         return Err(wrong(format!("{kind} has no metadata.name")));
     }
     documents.push(Document { object, place: place.to_owned() });
     Ok(())
+}
+
+/// An item of a typed list such as a NodeList need not name its kind again.
+pub(crate) fn inherit(mut item: Value, kind: &str, api_version: &str) -> Value {
+    if let Some(map) = item.as_object_mut().filter(|_| !kind.is_empty()) {
+        for (key, value) in [("kind", kind), ("apiVersion", api_version)] {
+            if map.get(key).and_then(Value::as_str).is_none_or(str::is_empty) {
+                map.insert(key.to_owned(), value.into());
+            }
+        }
+    }
+    item
 }
 
 fn kind_of(value: &Value) -> &'static str {

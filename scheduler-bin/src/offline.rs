@@ -89,6 +89,7 @@ impl Offline {
                     leader_election: None,
                     metrics_address: None,
                     record_decisions: options.observer.is_some(),
+                    record: None,
                     observer: options.observer,
                 };
                 Some(

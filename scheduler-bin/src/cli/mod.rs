@@ -81,6 +81,11 @@ impl Failure {
         Self { code: 2, message: problem.to_string() }
     }
 
+    /// What was asked not to be is so: exit code 3.
+    pub(crate) fn condition(problem: impl fmt::Display) -> Self {
+        Self { code: 3, message: problem.to_string() }
+    }
+
     /// The cluster, the network or the workload failed: exit code 1.
     pub(crate) fn failed(problem: impl fmt::Display) -> Self {
         Self { code: 1, message: problem.to_string() }
@@ -145,8 +150,8 @@ fn execute(command: Command, registry: Registry) -> Result<(), Failure> {
             Command::Run(run) => run.execute(registry).await,
             Command::Explain(explain) => explain.execute(registry).await,
             Command::Capacity(capacity) => capacity.execute(registry).await,
-            Command::Simulate(simulate) => simulate.execute(&registry),
             Command::Bench(bench) => bench.execute(registry).await,
+            Command::Simulate(simulate) => simulate.execute(&registry).await,
         }
     });
     // Blocking tasks that nobody waits for any more must not keep the process.

@@ -9,7 +9,7 @@ use scheduler_core::framework::Registry;
 
 use super::{EXIT_CODES, Failure, termination};
 use crate::live::connect::{self, connect};
-use crate::live::{LeaderElection, LiveError, LiveScheduler, Options};
+use crate::live::{LeaderElection, LiveError, LiveScheduler, Options, Record};
 
 /// The schedulerName that is served when nothing else is said.
 const DEFAULT_NAME: &str = "plimsoll";
@@ -42,6 +42,10 @@ pub(crate) struct Run {
     /// Serve /healthz, /livez, /readyz and /metrics on this address.
     #[arg(long, value_name = "HOST:PORT")]
     metrics_bind_address: Option<SocketAddr>,
+
+    /// Keep everything that the engine hears and decides in this file, so that `plimsoll simulate --replay` can decide it again.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
 
     /// Seed of the draws among equally good nodes. Default: random.
     #[arg(long, value_name = "N")]
@@ -78,6 +82,7 @@ impl Run {
             seed: self.seed.unwrap_or_else(rand::random),
             leader_election: election,
             metrics_address: self.metrics_bind_address,
+            record: self.record()?,
             observer: None,
             record_decisions: false,
         };
@@ -95,6 +100,18 @@ impl Run {
             }
             result = scheduler.ended() => result.map_err(Failure::failed),
         }
+    }
+
+    /// The recording, with the configuration as it was given.
+    fn record(&self) -> Result<Option<Record>, Failure> {
+        let Some(path) = &self.record else { return Ok(None) };
+        let config = match &self.config {
+            None => None,
+            Some(file) => Some(std::fs::read_to_string(file).map_err(|error| {
+                Failure::bad_input(format_args!("cannot read the configuration {}: {error}", file.display()))
+            })?),
+        };
+        Ok(Some(Record { path: path.clone(), config, scheduler_name: self.scheduler_name.clone() }))
     }
 
     fn election(&self, configuration: &KubeSchedulerConfiguration) -> Option<LeaderElection> {
@@ -134,17 +151,32 @@ pub(crate) fn configuration(
     path: Option<&Path>,
     scheduler_name: Option<&str>,
 ) -> Result<KubeSchedulerConfiguration, Failure> {
-    let mut configuration = match path {
-        None => KubeSchedulerConfiguration::default(),
+    let text = match path {
+        None => None,
         Some(path) => {
             let file = path.display();
             let text = std::fs::read_to_string(path)
                 .map_err(|error| Failure::bad_input(format_args!("cannot read the configuration {file}: {error}")))?;
-            KubeSchedulerConfiguration::from_text(&text)
-                .map_err(|error| Failure::bad_input(format_args!("{file}: {error}")))?
+            Some((file.to_string(), text))
         }
     };
-    let name = scheduler_name.or_else(|| path.is_none().then_some(DEFAULT_NAME));
+    configuration_of(text.as_ref().map(|(file, text)| (file.as_str(), text.as_str())), scheduler_name)
+}
+
+/// The configuration of a file's name and text, and of a name.
+///
+/// # Errors
+/// The text is invalid; a name was given for several profiles.
+pub(crate) fn configuration_of(
+    text: Option<(&str, &str)>,
+    scheduler_name: Option<&str>,
+) -> Result<KubeSchedulerConfiguration, Failure> {
+    let mut configuration = match text {
+        None => KubeSchedulerConfiguration::default(),
+        Some((file, text)) => KubeSchedulerConfiguration::from_text(text)
+            .map_err(|error| Failure::bad_input(format_args!("{file}: {error}")))?,
+    };
+    let name = scheduler_name.or_else(|| text.is_none().then_some(DEFAULT_NAME));
     match (name, configuration.profiles.as_mut_slice()) {
         (Some(""), _) => return Err(Failure::bad_input("--scheduler-name is empty, expected a name such as plimsoll")),
         (Some(name), [profile]) => profile.scheduler_name = name.to_owned(),

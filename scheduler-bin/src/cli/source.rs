@@ -27,7 +27,7 @@ impl Source {
     /// A file is missing or malformed, or the cluster does not answer.
     pub(crate) async fn read(&self) -> Result<World, Failure> {
         if !self.from.is_empty() {
-            return World::from_files(&self.from).map_err(Failure::bad_input);
+            return World::from_files(&self.from, false).map_err(Failure::bad_input);
         }
         let connection = connect(self.kubeconfig.as_deref())
             .await

@@ -12,6 +12,7 @@ use super::endpoints::Health;
 use super::informers::{N_KINDS, Observation};
 use super::lanes::Report;
 use super::metrics::{AttemptLabels, Metrics, QueueLabel};
+use super::recording::Recording;
 use super::{Happened, Observer};
 
 /// Effects in flight above which no new cycle starts: the API server is slower than the engine.
@@ -42,6 +43,8 @@ pub(crate) struct Cycle {
     pub(crate) effects: UnboundedSender<Effect>,
     /// Who hears of attempts.
     pub(crate) observer: Option<Observer>,
+    /// Where everything is kept that the engine hears and decides.
+    pub(crate) recording: Option<Recording>,
     /// What is counted.
     pub(crate) metrics: Metrics,
     /// What the probes ask about.
@@ -60,6 +63,13 @@ struct State {
 impl Cycle {
     /// Runs until [`Input::Stop`] or until every sender of `inputs` is gone.
     pub(crate) fn run(mut self, inputs: &Receiver<Input>) {
+        self.cycles(inputs);
+        if let Some(recording) = &mut self.recording {
+            recording.flush();
+        }
+    }
+
+    fn cycles(&mut self, inputs: &Receiver<Input>) {
         let mut state = State { kinds_to_list: N_KINDS, leading: false, in_flight: 0, stopped: false };
         while !state.stopped {
             loop {
@@ -76,6 +86,9 @@ impl Cycle {
             if worked {
                 continue;
             }
+            if let Some(recording) = &mut self.recording {
+                recording.flush();
+            }
             match inputs.recv_timeout(self.idle_time(&state)) {
                 Ok(input) => self.take(input, &mut state),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -86,8 +99,20 @@ impl Cycle {
 
     fn take(&mut self, input: Input, state: &mut State) {
         match input {
-            Input::Observed(Observation::Applied(object)) => self.scheduler.handle(Change::Applied(object), now()),
-            Input::Observed(Observation::Deleted(object)) => self.scheduler.handle(Change::Deleted(object), now()),
+            Input::Observed(Observation::Applied(object, raw)) => {
+                let now = now();
+                if let Some(recording) = &mut self.recording {
+                    recording.applied(now, raw.as_deref());
+                }
+                self.scheduler.handle(Change::Applied(object), now);
+            }
+            Input::Observed(Observation::Deleted(object, raw)) => {
+                let now = now();
+                if let Some(recording) = &mut self.recording {
+                    recording.deleted(now, raw.as_deref());
+                }
+                self.scheduler.handle(Change::Deleted(object), now);
+            }
             Input::Observed(Observation::Listed(kind)) => {
                 state.kinds_to_list = state.kinds_to_list.saturating_sub(1);
                 tracing::debug!("listed {kind}");
@@ -101,7 +126,11 @@ impl Cycle {
                 if let Err(error) = &result {
                     tracing::warn!("effect failed: {error}");
                 }
-                self.scheduler.handle_result(id, result, now());
+                let now = now();
+                if let Some(recording) = &mut self.recording {
+                    recording.result(now, id, &result);
+                }
+                self.scheduler.handle_result(id, result, now);
             }
             Input::Lead => state.leading = true,
             Input::Stop => state.stopped = true,
@@ -110,10 +139,14 @@ impl Cycle {
 
     /// One cycle; `false` if there was nothing to do.
     fn work(&mut self, state: &mut State) -> bool {
-        self.scheduler.tick(now());
+        let now = now();
+        self.scheduler.tick(now);
         let started = Instant::now();
-        let attempt =
-            if state.in_flight < MAX_IN_FLIGHT { self.scheduler.schedule_one(now(), &self.pool) } else { None };
+        let tries = state.in_flight < MAX_IN_FLIGHT;
+        let attempt = if tries { self.scheduler.schedule_one(now, &self.pool) } else { None };
+        if let Some(recording) = &mut self.recording {
+            recording.turn(now, tries, attempt.as_ref());
+        }
         if let Some(attempt) = &attempt {
             self.count(attempt, started.elapsed());
             if let Some(observer) = &self.observer {

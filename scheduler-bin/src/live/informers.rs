@@ -16,7 +16,9 @@ use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Resource};
 use rustc_hash::{FxHashMap, FxHashSet};
 use scheduler_core::model::{self, Object};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -27,10 +29,10 @@ use super::failure;
 /// A change of one object, in the order in which its kind's watch told it.
 #[derive(Debug)]
 pub(crate) enum Observation {
-    /// The object is new or changed.
-    Applied(Object),
-    /// The object is gone; this is its last known state.
-    Deleted(Object),
+    /// The object is new or changed; as the API gave it if a recording is kept.
+    Applied(Object, Option<Box<RawValue>>),
+    /// The object is gone; this is its last known state, and its name as an API object if a recording is kept.
+    Deleted(Object, Option<Box<RawValue>>),
     /// The first list of a kind is complete.
     Listed(&'static str),
 }
@@ -46,18 +48,19 @@ pub(crate) fn start(
     client: &Client,
     out: &Sender<Input>,
     conditions: &KnownConditions,
+    recorded: bool,
     stop: &CancellationToken,
 ) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     let pods = watcher::Config::default().fields(LIVE_PODS);
     let seen = conditions.clone();
-    follow(&mut tasks, "pods", Api::<Pod>::all(client.clone()), pods, out, stop, move |pod: &Pod| {
+    follow(&mut tasks, "pods", Api::<Pod>::all(client.clone()), pods, out, recorded, stop, move |pod: &Pod| {
         seen.observe(pod);
         convert(model::Pod::try_from(pod))
     });
     macro_rules! follow_all {
         ($($name:literal $kind:ty => $model:ident),* $(,)?) => {$(
-            follow(&mut tasks, $name, Api::<$kind>::all(client.clone()), watcher::Config::default(), out, stop,
+            follow(&mut tasks, $name, Api::<$kind>::all(client.clone()), watcher::Config::default(), out, recorded, stop,
                 |object: &$kind| convert(model::$model::try_from(object)));
         )*};
     }
@@ -84,21 +87,23 @@ fn convert<T: Into<Object>, E: std::fmt::Display>(result: Result<T, E>) -> Resul
     result.map(Into::into).map_err(|error| error.to_string())
 }
 
+#[expect(clippy::too_many_arguments, reason = "what a watch is told, one by one")]
 fn follow<K>(
     tasks: &mut JoinSet<()>,
     name: &'static str,
     api: Api<K>,
     config: watcher::Config,
     out: &Sender<Input>,
+    recorded: bool,
     stop: &CancellationToken,
     convert: impl Fn(&K) -> Result<Object, String> + Send + 'static,
 ) where
-    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+    K: Resource + k8s_openapi::Resource + Clone + Debug + Serialize + DeserializeOwned + Send + 'static,
 {
     let (out, stop) = (out.clone(), stop.clone());
     tasks.spawn(async move {
         let mut events = std::pin::pin!(watcher::watcher(api, config).default_backoff());
-        let mut store = Store::default();
+        let mut store = Store { recorded, ..Store::default() };
         let mut listed = false;
         loop {
             let event = tokio::select! {
@@ -148,10 +153,12 @@ struct Store {
     objects: FxHashMap<Key, Object>,
     /// Keys that the list in progress has not shown.
     unseen: Option<FxHashSet<Key>>,
+    /// Whether observations carry API objects.
+    recorded: bool,
 }
 
 impl Store {
-    fn take<K: Resource>(
+    fn take<K: Resource + k8s_openapi::Resource + Serialize>(
         &mut self,
         name: &str,
         event: Event<K>,
@@ -163,18 +170,23 @@ impl Store {
                 Vec::new()
             }
             Event::InitApply(object) | Event::Apply(object) => self.apply(name, &object, convert),
-            Event::Delete(object) => {
-                let gone = self.objects.remove(&key(&object));
-                gone.map(Observation::Deleted).into_iter().collect()
-            }
+            Event::Delete(object) => self.delete::<K>(&key(&object)).into_iter().collect(),
             Event::InitDone => {
                 let unseen = self.unseen.take().unwrap_or_default();
-                unseen.iter().filter_map(|key| self.objects.remove(key)).map(Observation::Deleted).collect()
+                unseen.iter().filter_map(|key| self.delete::<K>(key)).collect()
             }
         }
     }
 
-    fn apply<K: Resource>(
+    fn delete<K: k8s_openapi::Resource>(&mut self, key: &Key) -> Option<Observation> {
+        let gone = self.objects.remove(key)?;
+        let (namespace, name, uid) = key;
+        let metadata = serde_json::json!({ "namespace": namespace, "name": name, "uid": uid });
+        let object = serde_json::json!({ "apiVersion": K::API_VERSION, "kind": K::KIND, "metadata": metadata });
+        Some(Observation::Deleted(gone, self.recorded.then(|| to_raw(&object)).flatten()))
+    }
+
+    fn apply<K: Resource + Serialize>(
         &mut self,
         name: &str,
         object: &K,
@@ -187,7 +199,7 @@ impl Store {
         match convert(object) {
             Ok(model) => {
                 self.objects.insert(key, model.clone());
-                vec![Observation::Applied(model)]
+                vec![Observation::Applied(model, self.recorded.then(|| to_raw(object)).flatten())]
             }
             Err(problem) => {
                 // What cannot be read cannot be scheduled on or around; its last readable state stays in force.
@@ -196,6 +208,11 @@ impl Store {
             }
         }
     }
+}
+
+/// The object as JSON. An API object that was read can be written.
+fn to_raw<T: Serialize>(object: &T) -> Option<Box<RawValue>> {
+    serde_json::value::to_raw_value(object).ok()
 }
 
 fn key<K: Resource>(object: &K) -> Key {
@@ -226,8 +243,8 @@ mod tests {
         observations
             .into_iter()
             .map(|observation| match observation {
-                Observation::Applied(Object::Node(node)) => format!("+{}", node.name),
-                Observation::Deleted(Object::Node(node)) => format!("-{}", node.name),
+                Observation::Applied(Object::Node(node), None) => format!("+{}", node.name),
+                Observation::Deleted(Object::Node(node), None) => format!("-{}", node.name),
                 other => format!("{other:?}"),
             })
             .collect()

@@ -18,10 +18,12 @@ mod leader;
 mod metrics;
 mod perform;
 mod recorder;
+pub(crate) mod recording;
 mod request;
 mod transport;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,6 +44,7 @@ use leader::Elector;
 use metrics::Metrics;
 use perform::Performer;
 use recorder::Recorder;
+use recording::Recording;
 
 /// How long bindings in flight may take when the scheduler ends.
 const GRACE: Duration = Duration::from_secs(10);
@@ -68,10 +71,23 @@ pub struct Options {
     pub leader_election: Option<LeaderElection>,
     /// Where probes and metrics are served, if anywhere.
     pub metrics_address: Option<SocketAddr>,
+    /// Where everything is kept that the engine hears and decides, so that it can be replayed.
+    pub record: Option<Record>,
     /// Who hears of attempts.
     pub observer: Option<Observer>,
     /// Whether each attempt carries its decision record; it costs a second look at every node.
     pub record_decisions: bool,
+}
+
+/// A recording to be written.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// The file; one that exists is replaced.
+    pub path: PathBuf,
+    /// Text of the configuration file, if there was one.
+    pub config: Option<String>,
+    /// The name that the only profile was given, if it was.
+    pub scheduler_name: Option<String>,
 }
 
 /// Why a live scheduler did not start or has ended.
@@ -85,6 +101,14 @@ pub enum LiveError {
     Listen {
         /// The address.
         address: SocketAddr,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// The recording cannot be written.
+    #[error("cannot write the recording {path}: {source}")]
+    Record {
+        /// Its path.
+        path: PathBuf,
         /// What the operating system said.
         source: std::io::Error,
     },
@@ -142,6 +166,15 @@ impl LiveScheduler {
             .build()
             .map_err(|error| LiveError::Threads(error.to_string()))?;
 
+        let recording = match &options.record {
+            None => None,
+            Some(Record { path, config, scheduler_name }) => {
+                let created = Recording::create(path, options.seed, config.as_deref(), scheduler_name.as_deref());
+                Some(created.map_err(|source| LiveError::Record { path: path.clone(), source })?)
+            }
+        };
+        let recorded = recording.is_some();
+
         let stop = CancellationToken::new();
         let (health, metrics) = (Health::default(), Metrics::default());
         let metrics_address = match options.metrics_address {
@@ -155,8 +188,15 @@ impl LiveScheduler {
         let (inputs, receiver) = std::sync::mpsc::channel();
         let (effects, effect_receiver) = mpsc::unbounded_channel();
         let (ended, has_ended) = oneshot::channel();
-        let cycle =
-            Cycle { scheduler, pool, effects, observer: options.observer.clone(), metrics, health: health.clone() };
+        let cycle = Cycle {
+            scheduler,
+            pool,
+            effects,
+            observer: options.observer.clone(),
+            recording,
+            metrics,
+            health: health.clone(),
+        };
         std::thread::Builder::new()
             .name("cycle".to_owned())
             .spawn(move || {
@@ -166,8 +206,16 @@ impl LiveScheduler {
             })
             .map_err(|error| LiveError::Threads(error.to_string()))?;
 
-        let run =
-            Run { client, inputs, effect_receiver, has_ended, observer: options.observer, health, stop: stop.clone() };
+        let run = Run {
+            client,
+            inputs,
+            effect_receiver,
+            has_ended,
+            observer: options.observer,
+            recorded,
+            health,
+            stop: stop.clone(),
+        };
         let task = tokio::spawn(run.supervise(options.leader_election));
         Ok(Self { stop, task, metrics_address })
     }
@@ -199,6 +247,7 @@ struct Run {
     effect_receiver: mpsc::UnboundedReceiver<Effect>,
     has_ended: oneshot::Receiver<()>,
     observer: Option<Observer>,
+    recorded: bool,
     health: Health,
     stop: CancellationToken,
 }
@@ -208,7 +257,7 @@ impl Run {
         let host = host_name();
         let (recorder, mut writer) = Recorder::start(self.client.clone(), &host);
         let conditions = conditions::KnownConditions::default();
-        let mut watches = informers::start(&self.client, &self.inputs, &conditions, &self.stop);
+        let mut watches = informers::start(&self.client, &self.inputs, &conditions, self.recorded, &self.stop);
         let performer = Performer { client: self.client.clone(), recorder, conditions };
         let (reports, observer) = (self.inputs.clone(), self.observer);
         let work = move |effect: Arc<Effect>| {

@@ -1,13 +1,24 @@
-//! The engine without a cluster: objects from files or from one read of a cluster, placed as the scheduler would place them.
+//! The engine without a cluster: objects from files or from one read of a cluster, and what would happen to them over virtual time.
 //! Nothing here writes to a cluster.
 
-mod events;
-mod expand;
+mod admission;
+mod agenda;
+mod budgets;
+mod documents;
+mod histogram;
+pub(crate) mod measure;
 pub(crate) mod node_shape;
-pub(crate) mod openb;
+mod nodes;
+mod object;
 mod placement;
+pub(crate) mod replay;
+pub(crate) mod run;
+pub(crate) mod script;
+pub(crate) mod source;
+pub(crate) mod span;
+mod volumes;
+pub(crate) mod workload;
 mod world;
 
-pub(crate) use events::{Arrival, Result as SimulationResult, Run};
 pub(crate) use placement::Placement;
-pub(crate) use world::World;
+pub(crate) use world::{Arriving, World};

@@ -9,10 +9,11 @@ use serde_json::json;
 const MAX_NODES: usize = 1_000_000;
 
 /// `<number>x<cpu>cpu,<memory>[,<resource>=<amount>…]`; every node takes 110 pods unless `pods=` says otherwise.
+/// Names are counted on from `n_before`.
 ///
 /// # Errors
 /// The word has another form.
-pub(crate) fn nodes(shape: &str) -> Result<Vec<Node>, String> {
+pub(crate) fn nodes(shape: &str, n_before: usize) -> Result<Vec<Node>, String> {
     let expected = || format!("--nodes {shape}: expected an existing file, or a shape such as 5000x32cpu,128Gi");
     let (number, rest) = shape.split_once('x').ok_or_else(expected)?;
     let n_nodes = number.parse::<usize>().ok().filter(|&n_nodes| n_nodes <= MAX_NODES).ok_or_else(expected)?;
@@ -30,7 +31,7 @@ pub(crate) fn nodes(shape: &str) -> Result<Vec<Node>, String> {
     if !amounts.contains_key("cpu") || !amounts.contains_key("memory") {
         return Err(expected());
     }
-    (0..n_nodes)
+    (n_before..n_before + n_nodes)
         .map(|index| {
             let name = format!("node-{index}");
             let object = json!({
@@ -50,14 +51,14 @@ mod tests {
 
     #[test]
     fn a_shape_is_read() {
-        let nodes = nodes("3x500mcpu,1Gi,pods=5,nvidia.com/gpu=2").expect("a shape");
+        let nodes = nodes("3x500mcpu,1Gi,pods=5,nvidia.com/gpu=2", 0).expect("a shape");
         assert_eq!((nodes.len(), nodes[2].allocatable.milli_cpu, nodes[2].allocatable.memory), (3, 500, 1 << 30));
     }
 
     #[test]
     fn other_words_are_refused() {
         for shape in ["", "many", "3x", "3x4,1Gi", "3x4cpu", "3x4cpu,lots", "99999999x1cpu,1Gi", "-1x1cpu,1Gi"] {
-            assert!(nodes(shape).is_err(), "{shape}");
+            assert!(nodes(shape, 0).is_err(), "{shape}");
         }
     }
 }

@@ -126,3 +126,96 @@ fn simulate_replays_a_trace_with_and_without_departures() -> Result<()> {
     ensure!(leave["unschedulable"][0]["pod"] == "p2", "no node has its model: {leave:#}");
     Ok(())
 }
+
+#[test]
+fn capacity_counts_missing_and_needless_nodes() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let dump = file(dir.path(), "dump.yaml", NODES)?;
+    let deployment = file(
+        dir.path(),
+        "d.yaml",
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec:\n  replicas: 20\n  template: {spec: {containers: [{name: c, resources: {requests: {cpu: '1'}}}]}}\n",
+    )?;
+    let missing = json(&["capacity", "-f", &deployment, "--from", &dump, "--add-nodes", "4cpu,16Gi"])?;
+    ensure!(
+        missing["nodesToAdd"] == 3 && missing["unplacedWithout"] == 12,
+        "8 fit, 12 more need three nodes: {missing:#}"
+    );
+    let hopeless = json(&["capacity", "-f", &deployment, "--from", &dump, "--add-nodes", "500mcpu,16Gi"])?;
+    ensure!(hopeless["nodesToAdd"].is_null(), "no such node takes one: {hopeless:#}");
+    let drain = json(&["capacity", "--drain", "--from", &dump])?;
+    let names: Vec<_> = drain["drainable"].as_array().context("a list")?.iter().map(|node| &node["node"]).collect();
+    ensure!(names == ["small", "tainted"], "there's pod has room on large only: {drain:#}");
+    Ok(())
+}
+
+#[test]
+fn configurations_are_compared_and_conditions_decide_the_exit_code() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
+    let spread = file(dir.path(), "spread.yaml", head)?;
+    let pack = "profiles:\n- schedulerName: default-scheduler\n  pluginConfig:\n  - name: NodeResourcesFit\n    args: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}, {name: memory, weight: 1}]}}\n  plugins: {multiPoint: {disabled: [{name: NodeResourcesBalancedAllocation}, {name: PodTopologySpread}]}}\n";
+    let packed = file(dir.path(), "packed.yaml", &format!("{head}{pack}"))?;
+    let pods = file(
+        dir.path(),
+        "pods.yaml",
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec:\n  replicas: 4\n  template: {spec: {containers: [{name: c, resources: {requests: {cpu: '1', memory: 1Gi}}}]}}\n",
+    )?;
+    let arguments = ["simulate", "--nodes", "4x4cpu,4Gi", "-f", &pods, "--config", &spread, "--config", &packed];
+    let report = json(&arguments)?;
+    let imbalance = |run: usize| report["runs"][run]["summary"]["imbalance"]["cpu"].as_f64();
+    ensure!(report["runs"][1]["name"] == "packed", "{report:#}");
+    ensure!(
+        imbalance(0) == Some(0.0) && imbalance(1) > Some(0.4),
+        "one a node, four on one: {:?} {:?}",
+        imbalance(0),
+        imbalance(1)
+    );
+    for (condition, code) in [
+        ("pending>0", 0),
+        ("imbalance.cpu>40%", 3),
+        ("pending>0 || imbalance.cpu>40%", 3),
+        ("nonsense>0", 2),
+        ("imbalance.gpu>0", 2),
+    ] {
+        let run = finish(&[&arguments[..], &["--fail-if", condition]].concat())?;
+        ensure!(run.code == code, "{condition}: exit code {}, expected {code}: {}", run.code, run.stderr);
+    }
+    let once = [&arguments[..], &["--reproducible", "-o", "json"]].concat();
+    ensure!(finish(&once)?.stdout == finish(&once)?.stdout, "the same input and seed, the same bytes");
+    let text = answer(&arguments)?;
+    ensure!(text.contains("imbalance.cpu") && text.contains("points)"), "the difference stands in the table: {text}");
+    let csv = answer(&[&arguments[..], &["-o", "csv"]].concat())?;
+    ensure!(csv.starts_with("run,seconds,attempts,nodes,placed,pending,utilisation.cpu,utilisation.memory"), "{csv}");
+    Ok(())
+}
+
+#[test]
+fn a_trace_scales_drains_and_fails_on_virtual_time() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let template = r#"{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"1"}}}]}}"#;
+    let deployment = format!(
+        r#"{{"apiVersion":"apps/v1","kind":"Deployment","metadata":{{"name":"web"}},"spec":{{"replicas":2,"template":{template}}}}}"#
+    );
+    let lines = [
+        r#"{"apiVersion":"plimsoll.io/v1alpha1","kind":"EventTrace"}"#.to_owned(),
+        format!(r#"{{"at":0,"apply":{deployment}}}"#),
+        r#"{"at":"1m","scale":{"kind":"Deployment","name":"web","replicas":6}}"#.to_owned(),
+        r#"{"at":"2m","drain":"node-0"}"#.to_owned(),
+        r#"{"at":"3m","fail":"node-1"}"#.to_owned(),
+        r#"{"at":"20m","uncordon":"node-0"}"#.to_owned(),
+        r#"{"at":"30m","pod":{"name":"job","requests":{"cpu":"1"}},"duration":"10m"}"#.to_owned(),
+    ];
+    let trace = file(dir.path(), "t.jsonl", &lines.join("\n"))?;
+    let report = json(&["simulate", "--nodes", "3x4cpu,8Gi", "--trace", &trace])?;
+    let summary = &report["summary"];
+    ensure!(summary["podsPending"] == 0 && summary["displaced"].as_u64() > Some(2), "{summary:#}");
+    ensure!(
+        summary["simulatedSeconds"] == 2400.0 && summary["podsLeft"] == 1,
+        "the job ends at 40 minutes: {summary:#}"
+    );
+    let wrong = file(dir.path(), "w.jsonl", &format!("{}\n{{\"at\":1,\"drain\":\"nobody\"}}\n", lines[0]))?;
+    let run = finish(&["simulate", "--nodes", "1x4cpu,8Gi", "--trace", &wrong])?;
+    ensure!(run.code == 2 && run.stderr.contains("w.jsonl:2: node nobody is not there"), "{}", run.stderr);
+    Ok(())
+}

@@ -101,6 +101,7 @@ impl ClusterTarget {
             seed: self.options.seed,
             leader_election: None,
             metrics_address: None,
+            record: None,
             observer: Some(Arc::clone(&self.observer)),
             record_decisions: false,
         };
