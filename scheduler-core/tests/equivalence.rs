@@ -1,7 +1,8 @@
 //! However the cluster came to be as it is, and whichever path decides: the verdicts and scores are the same.
-//! Incremental state ≡ rebuilt state, chunk methods ≡ node methods, one thread ≡ several.
+//! Incremental state ≡ rebuilt state, chunk methods ≡ node methods, shared work ≡ full passes, one thread ≡ several.
 //!
-//! More histories: `PROPTEST_CASES=10000 cargo test -p scheduler-core --test equivalence --release`.
+//! More histories: `PROPTEST_CASES=10000 cargo test -p scheduler-core --test equivalence --release`; a longer one:
+//! `N_EVENTS=1000000`.
 
 mod equivalence_support;
 
@@ -86,6 +87,112 @@ proptest! {
                 prop_assert_eq!(by_node.scores.as_ref().ok(), Some(&record.scores));
                 prop_assert_eq!(&by_node.totals, &record.totals);
             }
+        }
+    }
+}
+
+/// What two schedulers that hear the same decide, one of which shares work among alike pods.
+struct Twins {
+    sharing: Scheduler,
+    alone: Scheduler,
+    pool: rayon::ThreadPool,
+}
+
+impl Twins {
+    fn new() -> Self {
+        let mut alone = equivalence_support::scheduler();
+        alone.share_among_alike_pods(false);
+        let pool = ThreadPoolBuilder::new().num_threads(1).build().expect("one thread");
+        Self { sharing: equivalence_support::scheduler(), alone, pool }
+    }
+
+    fn handle(&mut self, change: &Change, now: Timestamp) {
+        self.sharing.handle(change.clone(), now);
+        self.alone.handle(change.clone(), now);
+    }
+
+    fn schedule(&mut self, uid: &str, now: Timestamp) -> [Option<Outcome>; 2] {
+        let pool = &self.pool;
+        [&mut self.sharing, &mut self.alone].map(|scheduler| {
+            let outcome = scheduler.schedule_pod(uid, now, pool).map(|attempt| attempt.outcome);
+            scheduler.drain_effects();
+            outcome
+        })
+    }
+}
+
+proptest! {
+    #[test]
+    fn alike_pods_are_decided_on_as_if_each_were_the_first(
+        seed in any::<u64>(),
+        n_nodes in prop_oneof![2 => Just(9_usize), 1 => Just(150)],
+        events_seldom in any::<bool>(),
+    ) {
+        let mut world = World::new(seed).with_nodes(n_nodes);
+        let mut twins = Twins::new();
+        for object in world.objects() {
+            twins.handle(&Change::Applied(object), Timestamp::ZERO);
+        }
+        let mut templates: Vec<Pod> = (0..3).map(|_| world.random_new_pod()).collect();
+        for template in &mut templates[..2] {
+            // Most pods are simple.
+            template.affinity = template.affinity.take().filter(|_| world.chance(4));
+            template.topology_spread_constraints = Box::default();
+        }
+        for step in 0..60 {
+            let now = Timestamp(step);
+            if world.chance(if events_seldom { 12 } else { 3 }) {
+                for change in world.random_changes() {
+                    twins.handle(&change, now);
+                }
+                continue;
+            }
+            let template = &templates[world.below(3)];
+            let pod = world.replica_of(template);
+            let uid = pod.uid.clone();
+            twins.handle(&Change::Applied(pod.clone().into()), now);
+            let [shared, alone] = twins.schedule(&uid, now);
+            prop_assert_eq!(&shared, &alone, "step {}", step);
+            match shared {
+                Some(Outcome::Scheduled { node, .. }) if world.chance(2) => {
+                    let bound = world.bind(pod, &node);
+                    twins.handle(&bound, now);
+                }
+                Some(Outcome::Scheduled { .. }) => {}
+                _ => twins.handle(&Change::Deleted(pod.into()), now),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_long_history_leaves_the_state_that_a_fresh_start_would() {
+    let n_events = std::env::var("N_EVENTS").ok().and_then(|n| n.parse().ok()).unwrap_or(4_000_usize);
+    let mut world = World::new(11);
+    let mut lived = equivalence_support::scheduler();
+    let mut until_compared = 0;
+    for event in 0..n_events {
+        for change in world.random_changes() {
+            lived.handle(change, Timestamp::ZERO);
+        }
+        if world.chance(50) {
+            examine(&mut lived, &world.random_new_pod());
+        }
+        if until_compared > 0 && event + 1 < n_events {
+            until_compared -= 1;
+            continue;
+        }
+        until_compared = world.below(n_events.div_ceil(10));
+        let mut fresh = equivalence_support::scheduler();
+        for object in world.objects() {
+            fresh.handle(Change::Applied(object), Timestamp::ZERO);
+        }
+        for _ in 0..3 {
+            let pod = world.random_new_pod();
+            let (a, b) = (examine(&mut lived, &pod), examine(&mut fresh, &pod));
+            assert_eq!(a.error, b.error, "after {event} events");
+            assert_eq!(a.filter, b.filter, "after {event} events");
+            assert_eq!(scores(&a), scores(&b), "after {event} events");
         }
     }
 }

@@ -5,9 +5,12 @@
 
 mod bits;
 mod candidates;
+mod changes;
 mod counts;
+pub(crate) mod exact;
 mod images;
 mod label_columns;
+mod lanes;
 mod node_matcher;
 mod objects;
 mod pods;
@@ -19,10 +22,13 @@ mod taint_classes;
 mod terms;
 mod view;
 
-pub use candidates::Candidates;
+pub use candidates::{Candidates, IdSet, WordMask};
+pub use changes::ChangeLog;
 pub use counts::{CountKey, PodCounts};
 pub use images::Images;
 pub use label_columns::{LabelColumn, LabelColumns};
+pub use lanes::{LANES, mask_of, words};
+pub(crate) use lanes::{Lanes, vectorized};
 pub use node_matcher::NodeMatcher;
 pub use objects::Objects;
 pub use pods::{Cache, CacheError, Indexes};

@@ -4,46 +4,20 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{Candidates, Indexes, LabelColumn, NodeIdx, Snapshot};
+use super::{Candidates, IdSet, Indexes, LabelColumn, NodeIdx, Snapshot};
 use crate::model::{Labels, NodeSelector, NodeSelectorTerm, Operator, Pod, Requirement};
-
-/// Which value ids satisfy a requirement.
-#[derive(Debug, Clone)]
-enum Accept {
-    In(SmallVec<[u32; 4]>),
-    NotIn(SmallVec<[u32; 4]>),
-    Exists,
-    DoesNotExist,
-    /// By id, for comparisons of numbers and for long value lists; absent labels as told.
-    Table {
-        by_id: Vec<bool>,
-        absent: bool,
-    },
-}
-
-impl Accept {
-    #[inline]
-    fn test(&self, id: u32) -> bool {
-        match self {
-            Self::In(ids) => ids.contains(&id),
-            Self::NotIn(ids) => !ids.contains(&id),
-            Self::Exists => id != LabelColumn::NONE,
-            Self::DoesNotExist => id == LabelColumn::NONE,
-            Self::Table { by_id, absent } => {
-                if id == LabelColumn::NONE {
-                    *absent
-                } else {
-                    by_id[id as usize]
-                }
-            }
-        }
-    }
-}
 
 #[derive(Debug, Clone)]
 struct Compiled {
     key: Arc<str>,
-    accept: Accept,
+    /// Ids of the values that satisfy the requirement.
+    accepted: IdSet,
+}
+
+impl Compiled {
+    fn retain(&self, snapshot: &Snapshot, nodes: &mut Candidates<'_>) {
+        nodes.retain_ids(column(&self.key, snapshot).values(), &self.accepted);
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -63,7 +37,7 @@ pub struct NodeMatcher {
 }
 
 /// A column with the test on it, resolved for one chunk.
-type Test<'a> = (&'a [u32], &'a Accept);
+type Test<'a> = (&'a [u32], &'a IdSet);
 
 impl NodeMatcher {
     /// Asks for the label columns that [`NodeMatcher::of_pod`] reads.
@@ -109,16 +83,16 @@ impl NodeMatcher {
 
     /// Clears the bits of nodes that do not match.
     pub fn retain(&self, snapshot: &Snapshot, nodes: &mut Candidates<'_>) {
-        for (values, accept) in resolve(&self.all, snapshot) {
-            nodes.retain_dense(|slot| accept.test(values[slot]));
+        for compiled in &self.all {
+            compiled.retain(snapshot, nodes);
         }
-        let Some(terms) = self.resolve_terms(snapshot) else { return };
-        if let [ResolvedTerm { name: None, tests }] = &terms[..] {
-            for (values, accept) in tests {
-                nodes.retain_dense(|slot| accept.test(values[slot]));
+        if let Some([CompiledTerm::Labels(labels)]) = self.terms.as_deref() {
+            for compiled in labels {
+                compiled.retain(snapshot, nodes);
             }
             return;
         }
+        let Some(terms) = self.resolve_terms(snapshot) else { return };
         nodes.retain(|node| terms.iter().any(|term| term.matches(node)));
     }
 
@@ -127,7 +101,7 @@ impl NodeMatcher {
         let all = resolve(&self.all, snapshot);
         let terms = self.resolve_terms(snapshot);
         for (at, &node) in nodes.iter().enumerate() {
-            let matches = all.iter().all(|(values, accept)| accept.test(values[node.slot()]))
+            let matches = all.iter().all(|(values, accepted)| accepted.contains(values[node.slot()]))
                 && terms.as_ref().is_none_or(|terms| terms.iter().any(|term| term.matches(node)));
             if matches {
                 hit(at);
@@ -153,7 +127,7 @@ struct ResolvedTerm<'a> {
 impl ResolvedTerm<'_> {
     fn matches(&self, node: NodeIdx) -> bool {
         self.name.is_none_or(|only| only == Some(node))
-            && self.tests.iter().all(|(values, accept)| accept.test(values[node.slot()]))
+            && self.tests.iter().all(|(values, accepted)| accepted.contains(values[node.slot()]))
     }
 }
 
@@ -162,14 +136,11 @@ fn required(pod: &Pod) -> Option<&NodeSelector> {
 }
 
 fn resolve<'a>(compiled: &'a [Compiled], snapshot: &'a Snapshot) -> SmallVec<[Test<'a>; 4]> {
-    compiled
-        .iter()
-        .map(|compiled| {
-            let column =
-                snapshot.labels().get(&compiled.key).expect("compiling found it, and columns are never dropped");
-            (column.values(), &compiled.accept)
-        })
-        .collect()
+    compiled.iter().map(|compiled| (column(&compiled.key, snapshot).values(), &compiled.accepted)).collect()
+}
+
+fn column<'a>(key: &str, snapshot: &'a Snapshot) -> &'a LabelColumn {
+    snapshot.labels().get(key).expect("compiling found it, and columns are never dropped")
 }
 
 fn compile_labels(labels: &Labels, snapshot: &Snapshot) -> Option<Box<[Compiled]>> {
@@ -177,7 +148,7 @@ fn compile_labels(labels: &Labels, snapshot: &Snapshot) -> Option<Box<[Compiled]
         .iter()
         .map(|(key, value)| {
             let id = snapshot.labels().get(key)?.id(value);
-            Some(Compiled { key: Arc::clone(key), accept: Accept::In(id.into_iter().collect()) })
+            Some(Compiled { key: Arc::clone(key), accepted: IdSet::Only(id.into_iter().collect()) })
         })
         .collect()
 }
@@ -207,24 +178,18 @@ fn compile_term(term: &NodeSelectorTerm, snapshot: &Snapshot) -> Option<Compiled
     }
 }
 
-/// Longer value lists are looked up in a table.
-const MAX_LISTED_IDS: usize = 8;
-
 fn compile_requirement(requirement: &Requirement, snapshot: &Snapshot) -> Option<Compiled> {
     let column = snapshot.labels().get(&requirement.key)?;
-    let table = || Accept::Table {
-        by_id: (0..column.n_ids())
-            .map(|id| requirement.accepts(u32::try_from(id).ok().map(|id| column.name(id).as_ref())))
-            .collect(),
-        absent: requirement.accepts(None),
+    let is_short = requirement.values.len() <= IdSet::MAX_LISTED;
+    let ids = || requirement.values.iter().filter_map(|value| column.id(value)).collect();
+    let accepted = match requirement.operator {
+        Operator::In if is_short => IdSet::Only(ids()),
+        Operator::NotIn if is_short => IdSet::AllBut(ids()),
+        Operator::Exists => IdSet::AllBut([LabelColumn::NONE].into_iter().collect()),
+        Operator::DoesNotExist => IdSet::Only([LabelColumn::NONE].into_iter().collect()),
+        Operator::In | Operator::NotIn | Operator::Gt | Operator::Lt => {
+            IdSet::new(column.n_ids(), requirement.accepts(None), |id| requirement.accepts(Some(column.name(id))))
+        }
     };
-    let ids = || requirement.values.iter().filter_map(|value| column.id(value)).collect::<SmallVec<[u32; 4]>>();
-    let accept = match requirement.operator {
-        Operator::In if requirement.values.len() <= MAX_LISTED_IDS => Accept::In(ids()),
-        Operator::NotIn if requirement.values.len() <= MAX_LISTED_IDS => Accept::NotIn(ids()),
-        Operator::Exists => Accept::Exists,
-        Operator::DoesNotExist => Accept::DoesNotExist,
-        Operator::In | Operator::NotIn | Operator::Gt | Operator::Lt => table(),
-    };
-    Some(Compiled { key: Arc::clone(&requirement.key), accept })
+    Some(Compiled { key: Arc::clone(&requirement.key), accepted })
 }

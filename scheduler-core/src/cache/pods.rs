@@ -114,6 +114,7 @@ impl Cache {
         snapshot.resources.clear(slot);
         snapshot.taints.clear(slot);
         snapshot.labels.clear(slot);
+        snapshot.changes.note(idx);
         self.free_slots.push(idx);
     }
 
@@ -204,6 +205,7 @@ impl Cache {
             clear_bit(&mut snapshot.unschedulable, slot);
         }
         snapshot.nodes[slot] = node;
+        snapshot.changes.note(idx);
     }
 
     fn take_slot(&mut self) -> NodeIdx {
@@ -235,6 +237,7 @@ impl Snapshot {
         self.counts.add_pod(idx, &pod);
         self.terms.add_pod(idx, &pod);
         self.pods[idx.slot()].push(pod);
+        self.changes.note(idx);
     }
 
     fn displace(&mut self, idx: NodeIdx, uid: &str) {
@@ -245,6 +248,7 @@ impl Snapshot {
         self.ports.remove_pod(idx, &pod);
         self.counts.remove_pod(idx, &pod);
         self.terms.remove_pod(idx, &pod);
+        self.changes.note(idx);
     }
 }
 

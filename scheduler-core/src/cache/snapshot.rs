@@ -6,7 +6,9 @@ use rustc_hash::FxHashMap;
 
 use super::bits::ones;
 use super::terms::AffinityTerms;
-use super::{HostPorts, Images, LabelColumns, NodeView, PodCounts, ResourceColumns, TaintClasses, TermCounts};
+use super::{
+    ChangeLog, HostPorts, Images, LabelColumns, NodeView, PodCounts, ResourceColumns, TaintClasses, TermCounts,
+};
 use crate::model::{Node, Pod};
 
 /// A node's slot: valid only within one [`Snapshot`], since slots of removed nodes are used again.
@@ -16,10 +18,12 @@ pub struct NodeIdx(u32);
 impl NodeIdx {
     /// Position of the node in every column.
     #[must_use]
+    #[inline]
     pub const fn slot(self) -> usize {
         self.0 as usize
     }
 
+    #[inline]
     pub(crate) fn from_slot(slot: usize) -> Self {
         Self(u32::try_from(slot).expect("the cache refuses more than 2^32 slots"))
     }
@@ -44,6 +48,7 @@ pub struct Snapshot {
     pub(crate) ports: HostPorts,
     pub(crate) counts: PodCounts,
     pub(crate) terms: AffinityTerms,
+    pub(crate) changes: ChangeLog,
 }
 
 impl Snapshot {
@@ -137,6 +142,12 @@ impl Snapshot {
     #[must_use]
     pub fn pod_counts(&self) -> &PodCounts {
         &self.counts
+    }
+
+    /// Which nodes changed.
+    #[must_use]
+    pub fn changes(&self) -> &ChangeLog {
+        &self.changes
     }
 
     /// Required pod affinity terms of pods on nodes.

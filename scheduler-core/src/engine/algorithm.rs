@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::batch::Batches;
 use super::find_nodes::Found;
 use super::record::DecisionRecord;
 use super::scratch::Scratch;
@@ -19,6 +20,14 @@ pub(super) struct Algorithm<'a> {
     pub(super) cycle: Cycle<'a>,
     pub(super) extenders: &'a [Arc<dyn Extender>],
     pub(super) n_threads: usize,
+}
+
+/// What one decision leaves for the next.
+pub(super) struct Kept<'a> {
+    pub(super) scratch: &'a mut Scratch,
+    pub(super) batches: &'a mut Batches,
+    /// Where the search for feasible nodes goes on, when it does not look at all of them.
+    pub(super) start_index: &'a mut usize,
 }
 
 /// A node was chosen.
@@ -60,27 +69,53 @@ impl Restriction {
 }
 
 impl Algorithm<'_> {
-    /// Chooses a node. Upstream: `schedulePod` (v1.36.2 schedule_one.go).
-    pub(super) fn schedule_pod(
-        &self,
-        scratch: &mut Scratch,
+    /// Chooses a node: as for the last pod that was alike, or by looking at every node. Upstream: `schedulePod` (v1.36.2
+    /// schedule_one.go).
+    pub(super) fn run(
+        mut self,
+        pool: &rayon::ThreadPool,
+        kept: Kept<'_>,
         shared: &mut CycleState,
         states: &mut FilterStates,
-        start_index: &mut usize,
-        mut record: Option<&mut DecisionRecord>,
+        record: Option<&mut DecisionRecord>,
     ) -> Result<Decision, NoDecision> {
         if self.cycle.snapshot.n_nodes() == 0 {
             return Err(NoDecision::NoNodes);
         }
         let restriction = self.pre_filter(shared, states)?;
-        let found = self.find_feasible_nodes(scratch, states, restriction.as_ref(), start_index)?;
+        let Kept { scratch, batches, start_index } = kept;
+        if restriction.is_none()
+            && record.is_none()
+            && let Some(decision) = self.schedule_alike(batches, shared, states, start_index)
+        {
+            return Ok(decision);
+        }
+        let restriction = restriction.as_ref();
+        if self.n_threads > 1 && self.cycle.snapshot.n_slots() >= MIN_NODES_FOR_POOL {
+            return pool.install(|| self.full_pass(scratch, shared, states, restriction, start_index, record));
+        }
+        self.n_threads = 1;
+        self.full_pass(scratch, shared, states, restriction, start_index, record)
+    }
+
+    /// Filters and scores every node in question.
+    fn full_pass(
+        &self,
+        scratch: &mut Scratch,
+        shared: &CycleState,
+        states: &FilterStates,
+        restriction: Option<&Restriction>,
+        start_index: &mut usize,
+        mut record: Option<&mut DecisionRecord>,
+    ) -> Result<Decision, NoDecision> {
+        let found = self.find_feasible_nodes(scratch, states, restriction, start_index)?;
         let n_feasible = scratch.feasible.len();
         if let Some(record) = record.as_deref_mut() {
-            self.record_verdicts(record, scratch, states, restriction.as_ref(), &found)?;
+            self.record_verdicts(record, scratch, states, restriction, &found)?;
         }
         let node = match n_feasible {
             0 => {
-                let rejected = self.diagnose(scratch, states, restriction.as_ref(), &found)?;
+                let rejected = self.diagnose(scratch, states, restriction, &found)?;
                 return Err(NoDecision::Unfit(Box::new(rejected)));
             }
             1 => scratch.feasible[0],
@@ -189,22 +224,3 @@ fn unsatisfied(plugins: &BTreeSet<&'static str>) -> String {
 
 /// Clusters of fewer nodes are scheduled on the calling thread: entering the pool costs more than it saves.
 const MIN_NODES_FOR_POOL: usize = 2 * super::find_nodes::NODES_PER_TASK;
-
-impl Algorithm<'_> {
-    /// [`Algorithm::schedule_pod`], inside the pool if that pays.
-    pub(super) fn run(
-        mut self,
-        pool: &rayon::ThreadPool,
-        scratch: &mut Scratch,
-        shared: &mut CycleState,
-        states: &mut FilterStates,
-        start_index: &mut usize,
-        record: Option<&mut DecisionRecord>,
-    ) -> Result<Decision, NoDecision> {
-        if self.n_threads > 1 && self.cycle.snapshot.n_slots() >= MIN_NODES_FOR_POOL {
-            return pool.install(|| self.schedule_pod(scratch, shared, states, start_index, record));
-        }
-        self.n_threads = 1;
-        self.schedule_pod(scratch, shared, states, start_index, record)
-    }
-}

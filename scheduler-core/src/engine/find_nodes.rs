@@ -93,7 +93,7 @@ impl Algorithm<'_> {
     }
 
     /// How many feasible nodes end the search. Upstream: `numFeasibleNodesToFind` (v1.36.2 schedule_one.go).
-    fn n_feasible_nodes_to_find(&self, n_nodes: usize) -> usize {
+    pub(super) fn n_feasible_nodes_to_find(&self, n_nodes: usize) -> usize {
         let needs_all = self.has_scoring() || self.extenders.iter().any(|extender| extender.is_filter());
         if !needs_all {
             return 1;
@@ -155,7 +155,7 @@ impl Algorithm<'_> {
         scratch.feasible.clear();
         let n_feasible: usize = scratch.mask.iter().map(|word| word.count_ones() as usize).sum();
         if n_feasible <= n_to_find {
-            scratch.feasible.extend(Candidates::new(0, &mut scratch.mask).iter());
+            Candidates::new(0, &mut scratch.mask).list(&mut scratch.feasible);
             return n_candidates;
         }
         let start = start_index % n_candidates.max(1);

@@ -4,6 +4,7 @@
 
 mod algorithm;
 mod attempt;
+mod batch;
 mod binding_cycle;
 mod events;
 mod examine;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::algorithm::{Algorithm, Decision, NoDecision};
+use super::algorithm::{Algorithm, Decision, Kept, NoDecision};
 use super::attempt::{Attempt, Outcome};
 use super::binding_cycle::BindingCycle;
 use super::failure::Failure;
@@ -126,7 +126,8 @@ impl Scheduler {
             extenders: &self.extenders,
             n_threads: pool.current_num_threads(),
         };
-        algorithm.run(pool, &mut self.scratch, shared, states, &mut self.start_index, record)
+        let kept = Kept { scratch: &mut self.scratch, batches: &mut self.batches, start_index: &mut self.start_index };
+        algorithm.run(pool, kept, shared, states, record)
     }
 
     /// Assume, Reserve, Permit. Upstream: `prepareForBindingCycle`.

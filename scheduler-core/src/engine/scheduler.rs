@@ -7,6 +7,7 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 
 use super::Options;
+use super::batch::Batches;
 use super::binding_cycle::BindingCycle;
 use super::scratch::Scratch;
 use crate::cache::{Cache, Objects};
@@ -69,6 +70,7 @@ pub struct Scheduler {
     pub(super) preemptions: BTreeMap<Arc<str>, Preemption>,
     pub(super) next_effect: u64,
     pub(super) scratch: Scratch,
+    pub(super) batches: Batches,
     pub(super) start_index: usize,
     pub(super) n_cycles: u64,
     pub(super) seed: u64,
@@ -143,6 +145,7 @@ impl Scheduler {
             preemptions: BTreeMap::new(),
             next_effect: 0,
             scratch: Scratch::default(),
+            batches: Batches::default(),
             start_index: 0,
             n_cycles: 0,
             seed: options.seed,
@@ -179,6 +182,13 @@ impl Scheduler {
     /// Whether attempts keep a [`super::DecisionRecord`]. It costs a second look at every node, so it is off at first.
     pub fn record_decisions(&mut self, on: bool) {
         self.records_decisions = on;
+    }
+
+    /// Whether pods that are alike share what was computed for one of them. Decisions are the same either way; it is on
+    /// at first.
+    pub fn share_among_alike_pods(&mut self, on: bool) {
+        self.batches = Batches::default();
+        self.batches.enabled = on;
     }
 
     /// Nodes and the pods on them.

@@ -1,5 +1,6 @@
 //! Memory of one cycle, kept for the next: after warm-up, filtering and scoring allocate nothing.
 
+use super::score_nodes::Best;
 use crate::cache::NodeIdx;
 
 /// Buffers that cycles share.
@@ -15,4 +16,6 @@ pub(super) struct Scratch {
     pub(super) scores: Vec<i64>,
     /// Weighted sums, one per feasible node.
     pub(super) totals: Vec<i64>,
+    /// The best of each block of totals.
+    pub(super) bests: Vec<Best>,
 }

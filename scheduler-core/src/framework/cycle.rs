@@ -109,6 +109,11 @@ pub trait Nominations: Sync {
 
     /// Names of the nodes that have a nominated pod.
     fn nominated_nodes(&self) -> Vec<Arc<str>>;
+
+    /// Whether no pod is nominated to any node.
+    fn is_empty(&self) -> bool {
+        self.nominated_nodes().is_empty()
+    }
 }
 
 /// Nobody is nominated.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{
     Cycle, CycleState, FilterPlugin, FilterStatus, PreFilterStatus, PreScoreStatus, Reason, Reasons, Result,
-    ScorePlugin,
+    ScorePlugin, Sharing, Signature,
 };
 use crate::cache::{Candidates, Indexes, NodeIdx, NodeView, Objects};
 use crate::model::Pod;
@@ -105,6 +105,10 @@ pub trait DynFilter: Send + Sync {
     fn name(&self) -> &'static str;
     /// [`super::Plugin::require`].
     fn require(&self, pod: &Pod, objects: &Objects, indexes: &mut Indexes<'_>);
+    /// [`super::Plugin::sign`].
+    fn sign(&self, cycle: Cycle<'_>, shared: &CycleState, signature: &mut Signature) -> Sharing;
+    /// [`super::Plugin::classify`].
+    fn classify(&self, cycle: Cycle<'_>, shared: &CycleState, nodes: &[NodeIdx], classes: &mut [u64]);
     #[doc(hidden)]
     fn pre_filter(
         &self,
@@ -152,6 +156,14 @@ impl<P: FilterPlugin> DynFilter for P {
 
     fn require(&self, pod: &Pod, objects: &Objects, indexes: &mut Indexes<'_>) {
         super::Plugin::require(self, pod, objects, indexes);
+    }
+
+    fn sign(&self, cycle: Cycle<'_>, shared: &CycleState, signature: &mut Signature) -> Sharing {
+        super::Plugin::sign(self, cycle, shared, signature)
+    }
+
+    fn classify(&self, cycle: Cycle<'_>, shared: &CycleState, nodes: &[NodeIdx], classes: &mut [u64]) {
+        super::Plugin::classify(self, cycle, shared, nodes, classes);
     }
 
     fn pre_filter(
@@ -238,6 +250,13 @@ pub(crate) enum ScoreSlot {
 }
 
 impl ScoreSlot {
+    fn of<S: Send + Sync + 'static>(status: PreScoreStatus<S>) -> Self {
+        match status {
+            PreScoreStatus::Skip => Self::Skipped,
+            PreScoreStatus::Success(state) => Self::Present(Box::new(state)),
+        }
+    }
+
     pub(crate) fn is_skipped(&self) -> bool {
         matches!(self, Self::Skipped)
     }
@@ -262,11 +281,24 @@ pub trait DynScore: Send + Sync {
     fn name(&self) -> &'static str;
     /// [`super::Plugin::require`].
     fn require(&self, pod: &Pod, objects: &Objects, indexes: &mut Indexes<'_>);
+    /// [`super::Plugin::sign`].
+    fn sign(&self, cycle: Cycle<'_>, shared: &CycleState, signature: &mut Signature) -> Sharing;
+    /// [`super::Plugin::classify`].
+    fn classify(&self, cycle: Cycle<'_>, shared: &CycleState, nodes: &[NodeIdx], classes: &mut [u64]);
     #[doc(hidden)]
     fn pre_score(
         &self,
         cycle: Cycle<'_>,
         feasible: &[NodeIdx],
+        shared: &CycleState,
+        states: &mut ScoreStates,
+        at: usize,
+    ) -> Result<()>;
+    #[doc(hidden)]
+    fn pre_score_classes(
+        &self,
+        cycle: Cycle<'_>,
+        feasible: &[(NodeIdx, usize)],
         shared: &CycleState,
         states: &mut ScoreStates,
         at: usize,
@@ -291,6 +323,10 @@ pub trait DynScore: Send + Sync {
         scores: &mut [i64],
     ) -> Result<()>;
     #[doc(hidden)]
+    fn uniform_score(&self, states: &ScoreStates, at: usize, cycle: Cycle<'_>) -> Option<i64>;
+    /// [`ScorePlugin::normalizes`].
+    fn normalizes(&self) -> bool;
+    #[doc(hidden)]
     fn normalize(
         &self,
         states: &ScoreStates,
@@ -310,6 +346,14 @@ impl<P: ScorePlugin> DynScore for P {
         super::Plugin::require(self, pod, objects, indexes);
     }
 
+    fn sign(&self, cycle: Cycle<'_>, shared: &CycleState, signature: &mut Signature) -> Sharing {
+        super::Plugin::sign(self, cycle, shared, signature)
+    }
+
+    fn classify(&self, cycle: Cycle<'_>, shared: &CycleState, nodes: &[NodeIdx], classes: &mut [u64]) {
+        super::Plugin::classify(self, cycle, shared, nodes, classes);
+    }
+
     fn pre_score(
         &self,
         cycle: Cycle<'_>,
@@ -318,10 +362,19 @@ impl<P: ScorePlugin> DynScore for P {
         states: &mut ScoreStates,
         at: usize,
     ) -> Result<()> {
-        states.slots[at] = match ScorePlugin::pre_score(self, cycle, feasible, shared)? {
-            PreScoreStatus::Skip => ScoreSlot::Skipped,
-            PreScoreStatus::Success(state) => ScoreSlot::Present(Box::new(state)),
-        };
+        states.slots[at] = ScoreSlot::of(ScorePlugin::pre_score(self, cycle, feasible, shared)?);
+        Ok(())
+    }
+
+    fn pre_score_classes(
+        &self,
+        cycle: Cycle<'_>,
+        feasible: &[(NodeIdx, usize)],
+        shared: &CycleState,
+        states: &mut ScoreStates,
+        at: usize,
+    ) -> Result<()> {
+        states.slots[at] = ScoreSlot::of(ScorePlugin::pre_score_classes(self, cycle, feasible, shared)?);
         Ok(())
     }
 
@@ -346,6 +399,14 @@ impl<P: ScorePlugin> DynScore for P {
         scores: &mut [i64],
     ) -> Result<()> {
         ScorePlugin::score_chunk(self, states.slots[at].get(), cycle, shared, nodes, scores)
+    }
+
+    fn uniform_score(&self, states: &ScoreStates, at: usize, cycle: Cycle<'_>) -> Option<i64> {
+        ScorePlugin::uniform_score(self, states.slots[at].get(), cycle)
+    }
+
+    fn normalizes(&self) -> bool {
+        ScorePlugin::normalizes(self)
     }
 
     fn normalize(

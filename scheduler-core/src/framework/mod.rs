@@ -19,6 +19,7 @@ mod profile;
 mod queued;
 mod registry;
 mod rejected;
+mod signature;
 mod waiting;
 
 pub use binding::{BindStep, Binding, PreFlight, Step};
@@ -43,6 +44,7 @@ pub use profile::Profile;
 pub use queued::QueuedEntity;
 pub use registry::{Args, BuildError, Built, Extensions, RegisterError, Registry, decode_args};
 pub use rejected::{Rejected, RejectedNode};
+pub use signature::{Sharing, Signature};
 pub(crate) use waiting::WaitOutcome;
 pub use waiting::WaitingPods;
 

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::{
     BindStep, Binding, ClusterEvent, ClusterView, Cycle, CycleState, EventFilter, FilterStates, FilterStatus, Filters,
     Hint, PermitStatus, PostFilterStatus, PreEnqueueStatus, PreFilterStatus, PreFlight, PreScoreStatus, QueuedEntity,
-    Reason, Rejected, ReserveStatus, Result, Step, WaitingPods,
+    Reason, Rejected, ReserveStatus, Result, Sharing, Signature, Step, WaitingPods,
 };
 use crate::cache::{Candidates, Indexes, NodeIdx, NodeView, Objects};
 use crate::model::Pod;
@@ -28,6 +28,24 @@ pub trait Plugin: Send + Sync + 'static {
     /// events. The per-node methods must not depend on it.
     fn require(&self, pod: &Pod, objects: &Objects, indexes: &mut Indexes<'_>) {
         let _ = (pod, objects, indexes);
+    }
+
+    /// Writes down everything that the plugin's PreFilter, Filter, PreScore, Score and NormalizeScore look at besides the
+    /// nodes and the pods on them: parts of the pod, and of other objects. Says how far results hold for the next pod
+    /// that signs the same. NormalizeScore of a plugin that shares must depend only on which raw scores there are, not
+    /// on how many nodes have them. Called after PreFilter; [`Sharing::Never`] is always right.
+    ///
+    /// Upstream: `SignPlugin` (v1.36.2 kube-scheduler framework/interface.go).
+    fn sign(&self, cycle: Cycle<'_>, shared: &CycleState, signature: &mut Signature) -> Sharing {
+        let _ = (cycle, shared, signature);
+        Sharing::Never
+    }
+
+    /// For a plugin that shares by class: the class of each node, `classes[i]` for `nodes[i]`. Nodes of one class get the
+    /// same verdict, the same raw score and the same NormalizeScore, whatever happens to other nodes. A class may change
+    /// only with the node itself and the pods on it.
+    fn classify(&self, cycle: Cycle<'_>, shared: &CycleState, nodes: &[NodeIdx], classes: &mut [u64]) {
+        let _ = (cycle, shared, nodes, classes);
     }
 }
 
@@ -177,6 +195,21 @@ pub trait ScorePlugin: Plugin {
         Ok(PreScoreStatus::Skip)
     }
 
+    /// As [`pre_score`](ScorePlugin::pre_score), for feasible nodes by class: one node of each, with the number of nodes
+    /// that it stands for. A plugin that shares by class and counts nodes must not leave it at the default.
+    ///
+    /// # Errors
+    /// When the plugin cannot do its work; the attempt ends with an error.
+    fn pre_score_classes(
+        &self,
+        cycle: Cycle<'_>,
+        feasible: &[(NodeIdx, usize)],
+        shared: &CycleState,
+    ) -> Result<PreScoreStatus<Self::State>> {
+        let nodes: Vec<NodeIdx> = feasible.iter().map(|(node, _)| *node).collect();
+        self.pre_score(cycle, &nodes, shared)
+    }
+
     /// The node's raw score. `state` is `None` when PreScore did not run in this profile.
     ///
     /// # Errors
@@ -205,6 +238,19 @@ pub trait ScorePlugin: Plugin {
             *score = self.score(state, cycle, shared, cycle.snapshot.view(node))?;
         }
         Ok(())
+    }
+
+    /// The normalised score that every feasible node gets, if that is known without looking at the nodes. Only speed: it
+    /// must be what [`score`](ScorePlugin::score) and [`normalize`](ScorePlugin::normalize) would come to.
+    fn uniform_score(&self, state: Option<&Self::State>, cycle: Cycle<'_>) -> Option<i64> {
+        let _ = (state, cycle);
+        None
+    }
+
+    /// Whether [`normalize`](ScorePlugin::normalize) does anything. Only speed: scores that are right as they are can be
+    /// added up a few nodes at a time.
+    fn normalizes(&self) -> bool {
+        true
     }
 
     /// Brings the raw scores of all feasible nodes into 0..=100.

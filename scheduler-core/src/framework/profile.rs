@@ -38,6 +38,8 @@ pub struct Profile {
     pub(crate) filter_order: Vec<usize>,
     /// Every plugin at PreScore or Score; state slots have the same positions.
     pub(crate) scores: Vec<ScoreEntry>,
+    /// For each of `scores`, the position of the same plugin in `filters`.
+    pub(crate) score_twins: Vec<Option<usize>>,
     /// Positions in `scores`, in the order of the PreScore point.
     pub(crate) pre_score_order: Vec<usize>,
     /// Positions in `scores`, in the order of the Score point.
@@ -147,6 +149,11 @@ impl Profile {
             score_order.push(at);
         }
 
+        let score_twins = scores
+            .iter()
+            .map(|score| filters.iter().position(|filter| filter.plugin.name() == score.plugin.name()))
+            .collect();
+
         let pre_enqueue =
             instances.collect(effective.at(Point::PreEnqueue), Point::PreEnqueue, |e| e.pre_enqueue.clone())?;
         let queue_sort = instances
@@ -168,6 +175,7 @@ impl Profile {
             filters,
             pre_filter_order,
             filter_order,
+            score_twins,
             scores,
             pre_score_order,
             score_order,

@@ -79,7 +79,7 @@ pub struct Container {
 }
 
 /// Requests of a pod in the four ways in which the scheduler adds them up.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct PodResources {
     /// What the pod asks for before it runs: the filter of `NodeResourcesFit` and `NodeResourcesBalancedAllocation`.
     pub requests: Resources,

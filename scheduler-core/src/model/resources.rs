@@ -9,7 +9,7 @@ use super::Quantity;
 pub type ResourceList = BTreeMap<Arc<str>, Quantity>;
 
 /// Amounts in the units that the scheduler computes with. Upstream: framework `Resource` (v1.36.2).
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Resources {
     /// Thousandths of a CPU.
     pub milli_cpu: i64,

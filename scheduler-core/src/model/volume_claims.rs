@@ -33,6 +33,12 @@ impl Pod {
         })
     }
 
+    /// Whether no volume of the pod bears on where it may run.
+    #[must_use]
+    pub fn mounts_anywhere(&self) -> bool {
+        self.volumes.iter().all(|volume| matches!(volume.source, VolumeSource::Other | VolumeSource::Image { .. }))
+    }
+
     /// Whether the pod mounts this claim, by name or as an ephemeral volume.
     #[must_use]
     pub fn mounts(&self, claim: &PersistentVolumeClaim) -> bool {

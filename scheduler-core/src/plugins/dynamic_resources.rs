@@ -1,12 +1,14 @@
 //! DynamicResources, for pods without resource claims: its place in the order, its scores, its part of the messages.
 //! A pod with claims is held back with a clear message. Upstream: plugins/dynamicresources (v1.36.2).
 
+use std::hash::Hash;
+
 use crate::cache::{NodeView, Objects};
 use crate::framework::{
     ActionType, Binding, ClusterView, Cycle, CycleState, EnqueueExtensions, EventFilter, EventResource, FilterPlugin,
     FilterStates, FilterStatus, Filters, NominatedNode, Plugin, PluginError, PostFilterPlugin, PostFilterStatus,
     PreBindPlugin, PreEnqueuePlugin, PreEnqueueStatus, PreFilterStatus, PreFlight, Reason, Rejected, ReservePlugin,
-    ReserveStatus, Result, ScorePlugin, Step,
+    ReserveStatus, Result, ScorePlugin, Sharing, Signature, Step,
 };
 use crate::model::Pod;
 
@@ -22,6 +24,12 @@ impl DynamicResources {
 impl Plugin for DynamicResources {
     fn name(&self) -> &'static str {
         Self::NAME
+    }
+
+    fn sign(&self, Cycle { pod, objects, .. }: Cycle<'_>, _: &CycleState, signature: &mut Signature) -> Sharing {
+        let needs_devices = needs_devices(pod, objects);
+        needs_devices.hash(signature);
+        if needs_devices { Sharing::Never } else { Sharing::ByNode }
     }
 }
 
@@ -99,6 +107,10 @@ impl ScorePlugin for DynamicResources {
     fn score(&self, _: Option<&()>, _: Cycle<'_>, shared: &CycleState, _: NodeView<'_>) -> Result<i64> {
         shared.get::<Seen>().ok_or_else(PluginError::not_found)?;
         Ok(0)
+    }
+
+    fn normalizes(&self) -> bool {
+        false
     }
 
     fn score_chunk(

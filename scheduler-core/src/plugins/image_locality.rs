@@ -1,11 +1,12 @@
 //! ImageLocality: prefers nodes that hold the pod's images. Upstream: plugins/imagelocality (v1.36.2).
 
 use std::borrow::Cow;
+use std::hash::Hash;
 
 use smallvec::SmallVec;
 
 use crate::cache::{NodeIdx, NodeView};
-use crate::framework::{Cycle, CycleState, MAX_NODE_SCORE, Plugin, Result, ScorePlugin};
+use crate::framework::{Cycle, CycleState, MAX_NODE_SCORE, Plugin, Result, ScorePlugin, Sharing, Signature};
 use crate::model::{Pod, VolumeSource};
 
 /// Below this many bytes an image is not worth considering.
@@ -25,6 +26,16 @@ impl ImageLocality {
 impl Plugin for ImageLocality {
     fn name(&self) -> &'static str {
         Self::NAME
+    }
+
+    /// Scores depend on how many nodes hold an image, and on how many nodes there are.
+    fn sign(&self, Cycle { pod, snapshot, .. }: Cycle<'_>, _: &CycleState, signature: &mut Signature) -> Sharing {
+        let held = snapshot.images();
+        pod.containers.len().hash(signature);
+        for (name, state) in images(pod).filter_map(|name| held.get(&name).map(|state| (name, state))) {
+            (name, state, snapshot.n_nodes()).hash(signature);
+        }
+        Sharing::ByNode
     }
 }
 
@@ -90,10 +101,6 @@ impl ScorePlugin for ImageLocality {
             })
             .collect();
         let n_containers = cycle.pod.containers.len();
-        if wanted.is_empty() {
-            scores.fill(priority(0, n_containers));
-            return Ok(());
-        }
         for (score, &node) in scores.iter_mut().zip(nodes) {
             let sum = wanted
                 .iter()
@@ -102,6 +109,17 @@ impl ScorePlugin for ImageLocality {
             *score = priority(sum, n_containers);
         }
         Ok(())
+    }
+
+    /// No node is better than another while none holds any of the images.
+    fn uniform_score(&self, _: Option<&()>, cycle: Cycle<'_>) -> Option<i64> {
+        let held = cycle.snapshot.images();
+        let is_held = images(cycle.pod).any(|name| held.get(&name).is_some());
+        (!is_held).then(|| priority(0, cycle.pod.containers.len()))
+    }
+
+    fn normalizes(&self) -> bool {
+        false
     }
 }
 

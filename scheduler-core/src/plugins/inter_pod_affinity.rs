@@ -6,11 +6,13 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::cache::{Candidates, CountKey, Indexes, LabelColumn, NodeIdx, NodeView, Objects, Snapshot};
+use crate::cache::{
+    Candidates, CountKey, IdSet, Indexes, LabelColumn, NodeIdx, NodeView, Objects, Snapshot, TermCounts,
+};
 use crate::config::args::InterPodAffinityArgs;
 use crate::framework::{
     ActionType, ClusterEvent, ClusterView, Cycle, CycleState, EnqueueExtensions, EventFilter, EventResource,
-    FilterPlugin, FilterStatus, Hint, Plugin, PluginError, PreFilterStatus, Reason, Result,
+    FilterPlugin, FilterStatus, Hint, Plugin, PluginError, PreFilterStatus, Reason, Result, Sharing, Signature,
 };
 use crate::model::{AffinityTerm, Labels, Node, Object, Pod, Requirement, Selector};
 
@@ -129,6 +131,20 @@ impl Plugin for InterPodAffinity {
         if let Some(key) = count_key_of_all(&affinity.required_pod, objects) {
             indexes.pod_count(key);
         }
+    }
+
+    /// A pod that has no terms and that no term of a pod on a node means is like any other such pod.
+    fn sign(&self, Cycle { pod, snapshot, objects, .. }: Cycle<'_>, _: &CycleState, _: &mut Signature) -> Sharing {
+        let namespace_labels = objects.namespace_labels(&pod.namespace);
+        let all = [
+            snapshot.required_affinity_terms(),
+            snapshot.required_anti_affinity_terms(),
+            snapshot.preferred_affinity_terms(),
+        ];
+        let is_meant =
+            |terms: &TermCounts| terms.matching(&pod.namespace, &pod.labels, &namespace_labels).next().is_some();
+        let has_terms = pod.affinity.as_deref().is_some_and(|affinity| affinity.has_pod_affinity);
+        if has_terms || all.into_iter().any(is_meant) { Sharing::Never } else { Sharing::ByNode }
     }
 }
 
@@ -326,7 +342,9 @@ impl FilterPlugin for InterPodAffinity {
             };
             let values = column.values();
             match state.affinity.of(&term.topology_key) {
-                _ if may_be_first => nodes.retain_dense(|slot| values[slot] != LabelColumn::NONE),
+                _ if may_be_first => {
+                    nodes.retain_ids(values, &IdSet::AllBut([LabelColumn::NONE].into_iter().collect()));
+                }
                 Some(domains) => nodes.retain_dense(|slot| domains.is_positive_at_start(values[slot])),
                 None => nodes.clear(),
             }

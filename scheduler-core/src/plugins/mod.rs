@@ -26,6 +26,7 @@ pub mod pod_topology_spread;
 mod pod_topology_spread_score;
 pub mod priority_sort;
 mod resource_allocation;
+mod resource_runs;
 pub mod scheduling_gates;
 pub mod taint_toleration;
 pub mod topology_placement_generator;

@@ -2,6 +2,7 @@
 //! Upstream: plugins/nodeaffinity (v1.36.2).
 
 use std::collections::BTreeSet;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use crate::cache::{Candidates, Indexes, NodeIdx, NodeMatcher, NodeView, Objects};
@@ -10,7 +11,7 @@ use crate::config::args::NodeAffinityArgs;
 use crate::framework::{
     ActionType, ClusterEvent, ClusterView, Cycle, CycleState, EnqueueExtensions, EventFilter, EventResource,
     FilterPlugin, FilterStatus, Hint, Plugin, PluginError, PreFilterStatus, PreScoreStatus, Reason, Result,
-    ScorePlugin, default_normalize_score,
+    ScorePlugin, Sharing, Signature, default_normalize_score,
 };
 use crate::model::{NodeSelector, NodeSelectorTerm, Object, Operator, Pod, PreferredSchedulingTerm, Requirement};
 
@@ -91,6 +92,13 @@ impl Plugin for NodeAffinity {
                 indexes.label_column(&requirement.key);
             }
         }
+    }
+
+    fn sign(&self, Cycle { pod, .. }: Cycle<'_>, _: &CycleState, signature: &mut Signature) -> Sharing {
+        pod.node_selector.hash(signature);
+        let affinity = pod.affinity.as_deref();
+        affinity.map(|affinity| (&affinity.required_node, &affinity.preferred_node)).hash(signature);
+        Sharing::ByNode
     }
 }
 

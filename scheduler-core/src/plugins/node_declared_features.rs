@@ -1,9 +1,11 @@
 //! NodeDeclaredFeatures: the node declares what the pod needs. Upstream: plugins/nodedeclaredfeatures (v1.36.2).
 
+use std::hash::Hash;
+
 use crate::cache::NodeView;
 use crate::framework::{
     ActionType, ClusterEvent, ClusterView, Cycle, CycleState, EnqueueExtensions, EventFilter, EventResource,
-    FilterPlugin, FilterStatus, Hint, Plugin, PluginError, PreFilterStatus, Reason, Result,
+    FilterPlugin, FilterStatus, Hint, Plugin, PluginError, PreFilterStatus, Reason, Result, Sharing, Signature,
 };
 use crate::model::{Object, Pod};
 
@@ -19,6 +21,11 @@ impl NodeDeclaredFeatures {
 impl Plugin for NodeDeclaredFeatures {
     fn name(&self) -> &'static str {
         Self::NAME
+    }
+
+    fn sign(&self, Cycle { pod, .. }: Cycle<'_>, _: &CycleState, signature: &mut Signature) -> Sharing {
+        pod.required_node_features.hash(signature);
+        Sharing::ByNode
     }
 }
 

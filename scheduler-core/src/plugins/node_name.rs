@@ -1,9 +1,11 @@
 //! NodeName: a pod that names a node goes nowhere else. Upstream: plugins/nodename (v1.36.2).
 
+use std::hash::Hash;
+
 use crate::cache::{Candidates, NodeView};
 use crate::framework::{
-    ActionType, Cycle, EnqueueExtensions, EventFilter, EventResource, FilterPlugin, FilterStatus, Plugin, Reason,
-    Result,
+    ActionType, Cycle, CycleState, EnqueueExtensions, EventFilter, EventResource, FilterPlugin, FilterStatus, Plugin,
+    Reason, Result, Sharing, Signature,
 };
 
 /// Compares `spec.nodeName`.
@@ -18,6 +20,11 @@ impl NodeName {
 impl Plugin for NodeName {
     fn name(&self) -> &'static str {
         Self::NAME
+    }
+
+    fn sign(&self, Cycle { pod, .. }: Cycle<'_>, _: &CycleState, signature: &mut Signature) -> Sharing {
+        pod.node_name.hash(signature);
+        Sharing::ByNode
     }
 }
 

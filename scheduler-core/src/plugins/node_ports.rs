@@ -1,9 +1,11 @@
 //! NodePorts: a host port is free on the node. Upstream: plugins/nodeports (v1.36.2).
 
+use std::hash::Hash;
+
 use crate::cache::{Candidates, NodeView};
 use crate::framework::{
     ActionType, ClusterEvent, ClusterView, Cycle, CycleState, EnqueueExtensions, EventFilter, EventResource,
-    FilterPlugin, FilterStatus, Hint, Plugin, PluginError, PreFilterStatus, Reason, Result,
+    FilterPlugin, FilterStatus, Hint, Plugin, PluginError, PreFilterStatus, Reason, Result, Sharing, Signature,
 };
 use crate::model::{HostPort, Object, Pod};
 
@@ -19,6 +21,11 @@ impl NodePorts {
 impl Plugin for NodePorts {
     fn name(&self) -> &'static str {
         Self::NAME
+    }
+
+    fn sign(&self, Cycle { pod, .. }: Cycle<'_>, _: &CycleState, signature: &mut Signature) -> Sharing {
+        pod.host_ports.hash(signature);
+        Sharing::ByNode
     }
 }
 

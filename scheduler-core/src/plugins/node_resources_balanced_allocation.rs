@@ -1,10 +1,12 @@
 //! NodeResourcesBalancedAllocation: prefers nodes on which the pod evens out the use of resources.
 //! Upstream: plugins/noderesources/balanced_allocation.go (v1.36.2).
 
+use std::hash::Hash;
+
 use super::resource_allocation::{AllocationScorer, Inputs, Strategy};
 use crate::cache::{NodeIdx, NodeView};
 use crate::config::args::NodeResourcesBalancedAllocationArgs;
-use crate::framework::{Cycle, CycleState, Plugin, PreScoreStatus, Result, ScorePlugin};
+use crate::framework::{Cycle, CycleState, Plugin, PreScoreStatus, Result, ScorePlugin, Sharing, Signature};
 
 /// Scores `50 + (50 + S(with the pod) − S(without)) / 2`, where S is 100 for even use.
 #[derive(Debug)]
@@ -27,6 +29,11 @@ impl Plugin for NodeResourcesBalancedAllocation {
     fn name(&self) -> &'static str {
         Self::NAME
     }
+
+    fn sign(&self, Cycle { pod, .. }: Cycle<'_>, _: &CycleState, signature: &mut Signature) -> Sharing {
+        pod.resources.used().hash(signature);
+        Sharing::ByNode
+    }
 }
 
 impl ScorePlugin for NodeResourcesBalancedAllocation {
@@ -47,6 +54,10 @@ impl ScorePlugin for NodeResourcesBalancedAllocation {
                 .inputs_for_balance(cycle.pod, cycle.snapshot.resources())
                 .map_or(0, |inputs| self.scorer.score(&inputs, node)),
         })
+    }
+
+    fn normalizes(&self) -> bool {
+        false
     }
 
     fn score_chunk(

@@ -1,14 +1,17 @@
 //! NodeResourcesFit: the node has room, and scores by how much it has. Upstream: plugins/noderesources/fit.go (v1.36.2).
 
+use std::hash::Hash;
 use std::sync::Arc;
 
 use super::resource_allocation::{AllocationScorer, Inputs, Strategy};
-use crate::cache::{Candidates, NodeIdx, NodeView, Objects, ResourceColumns, ResourceId};
+use crate::cache::{
+    Candidates, LANES, NodeIdx, NodeView, Objects, ResourceColumns, ResourceId, WordMask, mask_of, words,
+};
 use crate::config::args::NodeResourcesFitArgs;
 use crate::framework::{
     ActionType, BuildError, ClusterEvent, ClusterView, Cycle, CycleState, EnqueueExtensions, EventFilter,
     EventResource, FilterPlugin, FilterStatus, Hint, Plugin, PluginError, PreFilterStatus, PreScoreStatus, Reason,
-    Result, ScorePlugin,
+    Result, ScorePlugin, Sharing, Signature,
 };
 use crate::model::{DeviceClass, Node, Object, Pod, Resources, is_extended_resource};
 
@@ -57,6 +60,14 @@ impl NodeResourcesFit {
 impl Plugin for NodeResourcesFit {
     fn name(&self) -> &'static str {
         Self::NAME
+    }
+
+    fn sign(&self, Cycle { pod, objects, .. }: Cycle<'_>, _: &CycleState, signature: &mut Signature) -> Sharing {
+        pod.resources.hash(signature);
+        for (name, _) in &pod.resources.requests.scalars {
+            objects.device_class_for(name).is_some().hash(signature);
+        }
+        Sharing::ByNode
     }
 }
 
@@ -126,6 +137,45 @@ impl Request {
     }
 }
 
+/// A column in words of slots.
+type Words<'a> = &'a [[i64; LANES]];
+
+/// An amount of one resource, asked of the 64 slots of one word.
+#[derive(Clone, Copy)]
+struct Need<'a> {
+    amount: i64,
+    allocatable: &'a [i64; LANES],
+    requested: &'a [i64; LANES],
+}
+
+impl<'a> Need<'a> {
+    #[inline(always)]
+    fn at(((allocatable, requested), amount): ((Words<'a>, Words<'a>), i64), word: usize) -> Self {
+        Self { amount, allocatable: &allocatable[word], requested: &requested[word] }
+    }
+
+    #[inline(always)]
+    fn is_met(&self, lane: usize) -> bool {
+        self.amount <= self.allocatable[lane].wrapping_sub(self.requested[lane])
+    }
+}
+
+/// Which nodes have room for one more pod, and enough of two resources.
+struct Room<'a> {
+    max_pods: Words<'a>,
+    n_pods: Words<'a>,
+    needs: [((Words<'a>, Words<'a>), i64); 2],
+}
+
+impl WordMask for Room<'_> {
+    #[inline(always)]
+    fn of_word(&self, at: usize) -> u64 {
+        let (max_pods, n_pods) = (&self.max_pods[at], &self.n_pods[at]);
+        let [a, b] = self.needs.map(|need| Need::at(need, at));
+        mask_of(|lane| (n_pods[lane] < max_pods[lane]) & a.is_met(lane) & b.is_met(lane))
+    }
+}
+
 impl FilterPlugin for NodeResourcesFit {
     type State = Request;
 
@@ -149,19 +199,16 @@ impl FilterPlugin for NodeResourcesFit {
     fn filter_chunk(&self, state: Option<&Request>, cycle: Cycle<'_>, nodes: &mut Candidates<'_>) -> Result<()> {
         let request = state.ok_or_else(PluginError::not_found)?;
         let columns = cycle.snapshot.resources();
-        let column = |id| (columns.allocatable(id), columns.requested(id));
+        let column = |id| (words(columns.allocatable(id)), words(columns.requested(id)));
         let (max_pods, n_pods) = column(ResourceId::PODS);
         // An amount that is not asked for fits everywhere: nothing is less than the least number.
         let [cpu, memory, storage] =
             request.fixed.map(|(id, amount, _)| (column(id), if amount > 0 { amount } else { i64::MIN }));
-        let fits = |((allocatable, requested), amount): ((&[i64], &[i64]), i64), slot: usize| {
-            amount <= allocatable[slot].wrapping_sub(requested[slot])
-        };
-        if storage.1 == i64::MIN {
-            nodes.retain_dense(|slot| (n_pods[slot] < max_pods[slot]) & fits(cpu, slot) & fits(memory, slot));
-        } else {
-            nodes.retain_dense(|slot| {
-                (n_pods[slot] < max_pods[slot]) & fits(cpu, slot) & fits(memory, slot) & fits(storage, slot)
+        nodes.retain_words(Room { max_pods, n_pods, needs: [cpu, memory] });
+        if storage.1 != i64::MIN {
+            nodes.retain_words(|at: usize| {
+                let storage = Need::at(storage, at);
+                mask_of(|lane| storage.is_met(lane))
             });
         }
         for scalar in &*request.scalars {
@@ -171,10 +218,10 @@ impl FilterPlugin for NodeResourcesFit {
                 }
                 continue;
             };
-            let (allocatable, requested) = column(id);
-            nodes.retain_dense(|slot| {
-                (scalar.has_device_class & (allocatable[slot] <= 0))
-                    | (scalar.amount <= allocatable[slot].wrapping_sub(requested[slot]))
+            let column = column(id);
+            nodes.retain_words(|at: usize| {
+                let need = Need::at((column, scalar.amount), at);
+                mask_of(|lane| (scalar.has_device_class & (need.allocatable[lane] <= 0)) | need.is_met(lane))
             });
         }
         Ok(())
@@ -199,6 +246,10 @@ impl ScorePlugin for NodeResourcesFit {
             Some(inputs) => self.scorer.score(inputs, node),
             None => self.scorer.score(&self.scorer.inputs_for_scoring(cycle.pod, cycle.snapshot.resources()), node),
         })
+    }
+
+    fn normalizes(&self) -> bool {
+        false
     }
 
     fn score_chunk(

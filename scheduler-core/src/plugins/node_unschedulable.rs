@@ -1,11 +1,12 @@
 //! NodeUnschedulable: keeps pods off cordoned nodes. Upstream: plugins/nodeunschedulable (v1.36.2).
 
+use std::hash::Hash;
 use std::sync::LazyLock;
 
 use crate::cache::{Candidates, NodeView};
 use crate::framework::{
-    ActionType, ClusterEvent, ClusterView, Cycle, EnqueueExtensions, EventFilter, EventResource, FilterPlugin,
-    FilterStatus, Hint, Plugin, Reason, Result,
+    ActionType, ClusterEvent, ClusterView, Cycle, CycleState, EnqueueExtensions, EventFilter, EventResource,
+    FilterPlugin, FilterStatus, Hint, Plugin, Reason, Result, Sharing, Signature,
 };
 use crate::model::{Object, Pod, Taint, TaintEffect};
 
@@ -27,6 +28,11 @@ impl NodeUnschedulable {
 impl Plugin for NodeUnschedulable {
     fn name(&self) -> &'static str {
         Self::NAME
+    }
+
+    fn sign(&self, Cycle { pod, .. }: Cycle<'_>, _: &CycleState, signature: &mut Signature) -> Sharing {
+        pod.tolerates(&UNSCHEDULABLE_TAINT).hash(signature);
+        Sharing::ByNode
     }
 }
 

@@ -1,6 +1,7 @@
 //! NodeVolumeLimits: how many volumes of a CSI driver a node can attach. Upstream v1.36.2: plugins/nodevolumelimits.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::Hash;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -11,6 +12,7 @@ use crate::config::plugins::ExtensionPoint;
 use crate::framework::{
     ActionType, BuildError, ClusterEvent, ClusterView, Cycle, CycleState, EnqueueExtensions, EventFilter,
     EventResource, Extensions, FilterPlugin, FilterStatus, Hint, Plugin, PluginError, PreFilterStatus, Reason, Result,
+    Sharing, Signature,
 };
 use crate::model::{
     CsiNode, Object, PersistentVolumeClaim, Pod, Volume, VolumeAttachment, VolumeSource, is_translatable,
@@ -49,6 +51,11 @@ impl NodeVolumeLimits {
 impl Plugin for NodeVolumeLimits {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn sign(&self, Cycle { pod, .. }: Cycle<'_>, _: &CycleState, signature: &mut Signature) -> Sharing {
+        pod.volumes.is_empty().hash(signature);
+        if pod.mounts_anywhere() { Sharing::ByNode } else { Sharing::Never }
     }
 }
 

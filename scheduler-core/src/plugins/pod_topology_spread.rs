@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::cache::{Candidates, CountKey, Indexes, LabelColumn, NodeIdx, NodeMatcher, NodeView, Objects, Snapshot};
+use crate::cache::{
+    Candidates, CountKey, IdSet, Indexes, LabelColumn, NodeIdx, NodeMatcher, NodeView, Objects, Snapshot,
+};
 use crate::config::args::PodTopologySpreadArgs;
 use crate::framework::{
     ActionType, ClusterEvent, ClusterView, Cycle, CycleState, EnqueueExtensions, EventFilter, EventResource,
-    FilterPlugin, FilterStatus, Hint, Plugin, PluginError, PreFilterStatus, Reason, Result,
+    FilterPlugin, FilterStatus, Hint, Plugin, PluginError, PreFilterStatus, Reason, Result, Sharing, Signature,
 };
 use crate::model::{
     Labels, Node, Object, Operator, Pod, Requirement, Selector, TopologySpreadConstraint, UnsatisfiableAction,
@@ -193,8 +195,7 @@ pub(super) fn included_nodes(cycle: Cycle<'_>, constraints: &[Constraint], keys:
         for constraint in constraints {
             match snapshot.labels().get(&constraint.topology_key) {
                 Some(column) => {
-                    let values = column.values();
-                    nodes.retain_dense(|slot| values[slot] != LabelColumn::NONE);
+                    nodes.retain_ids(column.values(), &IdSet::AllBut([LabelColumn::NONE].into_iter().collect()));
                 }
                 None => nodes.retain(|node| snapshot.node(node).labels.contains_key(&constraint.topology_key)),
             }
@@ -221,7 +222,8 @@ pub(super) fn included_nodes(cycle: Cycle<'_>, constraints: &[Constraint], keys:
                 let tolerated: SmallVec<[bool; 32]> =
                     taints.classes().map(|class| cycle.pod.tolerates_all(class)).collect();
                 if tolerated.iter().any(|tolerated| !tolerated) {
-                    nodes.retain_dense(|slot| tolerated[taints.of_slots()[slot] as usize]);
+                    let ids = IdSet::new(tolerated.len(), false, |class| tolerated[class as usize]);
+                    nodes.retain_ids(taints.of_slots(), &ids);
                 }
             }
             let mask: Arc<[u64]> = words.into();
@@ -246,6 +248,15 @@ impl Plugin for PodTopologySpread {
             }
         }
         NodeMatcher::require(pod, indexes);
+    }
+
+    fn sign(&self, Cycle { pod, objects, .. }: Cycle<'_>, _: &CycleState, _: &mut Signature) -> Sharing {
+        let has = |action| !self.constraints(pod, objects, action).is_empty();
+        if has(UnsatisfiableAction::DoNotSchedule) || has(UnsatisfiableAction::ScheduleAnyway) {
+            Sharing::Never
+        } else {
+            Sharing::ByNode
+        }
     }
 }
 
@@ -383,14 +394,13 @@ impl FilterPlugin for PodTopologySpread {
                 return Ok(());
             };
             let limit = spread.limit(at);
-            let (values, counts) = (column.values(), &spread.domains[at].base);
-            // An absent domain holds the least number and so passes, as a count of zero would unless the limit is below.
-            let passes_absent = limit >= 0;
-            nodes.retain_dense(|slot| match counts.get(values[slot] as usize) {
-                Some(&Domains::ABSENT) => passes_absent,
+            let counts = &spread.domains[at].base;
+            // A domain without included nodes counts as zero.
+            let passes = |domain: u32| match counts.get(domain as usize) {
+                Some(&Domains::ABSENT) | None => limit >= 0,
                 Some(&count) => i64::from(count) <= limit,
-                None => false,
-            });
+            };
+            nodes.retain_ids(column.values(), &IdSet::new(column.n_ids(), false, passes));
         }
         Ok(())
     }

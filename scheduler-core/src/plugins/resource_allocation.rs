@@ -1,11 +1,13 @@
 //! Scoring by allocation, shared by NodeResourcesFit and NodeResourcesBalancedAllocation: inputs and formulas.
 //! Upstream: plugins/noderesources/{resource_allocation,least_allocated,most_allocated,requested_to_capacity_ratio,balanced_allocation}.go (v1.36.2).
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::cache::{NodeIdx, NodeView, ResourceColumns, ResourceId};
+use super::resource_runs::{BalanceOfTwo, EXACT, MAX_RUN, PercentOfTwo, Run};
+use crate::cache::{NodeIdx, NodeView, ResourceColumns, ResourceId, vectorized};
 use crate::config::args::ResourceSpec;
 use crate::framework::MAX_NODE_SCORE;
 use crate::model::{Pod, is_scalar_resource};
@@ -55,6 +57,16 @@ type Resolved<'a> = (&'a Input, &'a [i64], &'a [i64]);
 /// The resources that a score of one pod looks at, resolved to columns.
 #[derive(Debug)]
 pub struct Inputs(SmallVec<[Input; 2]>);
+
+impl<'a> Run<'a> {
+    /// `None` if the pod's request or the weight is too large.
+    fn of(&(input, allocatable, usage): &Resolved<'a>, slots: Range<usize>) -> Option<Self> {
+        let weight = i32::try_from(input.weight).ok().filter(|weight| (1..1 << 20).contains(weight))?;
+        let (allocatable, usage) = (&allocatable[slots.clone()], &usage[slots]);
+        let run = Self { allocatable, usage, request: input.request, weight: f64::from(weight) };
+        (0..EXACT).contains(&input.request).then_some(run)
+    }
+}
 
 impl AllocationScorer {
     pub(super) fn new(strategy: Strategy, resources: &[ResourceSpec]) -> Self {
@@ -139,6 +151,20 @@ impl AllocationScorer {
                 (input, columns.allocatable(input.id), usage)
             })
             .collect();
+        let (mut nodes, mut scores) = (nodes, scores);
+        while let Some(first) = nodes.first() {
+            let n = nodes.partition_point(|node| node.slot() < first.slot() + MAX_RUN).max(1);
+            let (run, rest) = nodes.split_at(n);
+            let (of_run, of_rest) = scores.split_at_mut(n);
+            if !self.score_run(&resolved, run, of_run) {
+                self.score_each(&resolved, run, of_run);
+            }
+            (nodes, scores) = (rest, of_rest);
+        }
+    }
+
+    /// One node after the other, for any strategy and any amounts.
+    fn score_each(&self, resolved: &[Resolved<'_>], nodes: &[NodeIdx], scores: &mut [i64]) {
         for (score, node) in scores.iter_mut().zip(nodes) {
             let slot = node.slot();
             let used = resolved
@@ -152,6 +178,33 @@ impl AllocationScorer {
                 .filter(|used| used.allocatable != 0);
             *score = self.score_used(used);
         }
+    }
+
+    /// All slots between the first and the last node, whether they are asked for or not, if the nodes stand close together
+    /// and the strategy and the amounts allow it. False if not.
+    fn score_run(&self, resolved: &[Resolved<'_>], nodes: &[NodeIdx], scores: &mut [i64]) -> bool {
+        let ([first, .., last], [a, b]) = (nodes, resolved) else { return false };
+        let (first, end) = (first.slot(), last.slot() + 1);
+        let is_dense = end.saturating_sub(first) <= MAX_RUN.min(8 * nodes.len());
+        if !is_dense || !nodes.is_sorted() {
+            return false;
+        }
+        let run = |resolved| Run::of(resolved, first..end);
+        let (Some(a), Some(b)) = (run(a), run(b)) else { return false };
+        let mut of_slots = [0_i64; MAX_RUN];
+        let out = &mut of_slots[..end - first];
+        let is_exact = match self.strategy {
+            Strategy::LeastAllocated => vectorized(PercentOfTwo { runs: [a, b], least: true, out }),
+            Strategy::MostAllocated => vectorized(PercentOfTwo { runs: [a, b], least: false, out }),
+            Strategy::Balanced => vectorized(BalanceOfTwo { runs: [a, b], out }),
+            Strategy::RequestedToCapacityRatio(_) => false,
+        };
+        if is_exact {
+            for (score, node) in scores.iter_mut().zip(nodes) {
+                *score = of_slots[(node.slot() - first) % MAX_RUN];
+            }
+        }
+        is_exact
     }
 
     #[inline]
@@ -280,9 +333,20 @@ fn balance(fractions: impl Iterator<Item = f64> + Clone) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
+    use proptest::prelude::{Just, any, prop, prop_assert_eq, prop_assume, prop_oneof, proptest};
+    use proptest::strategy::Strategy as _;
 
     use super::*;
+
+    /// Round amounts, so that fractions are often equal and quotients integers; now and then one that is too large.
+    fn amount() -> impl proptest::strategy::Strategy<Value = i64> {
+        prop_oneof![
+            4 => (0_i64..40).prop_map(|cores| cores * 1_000),
+            4 => 0_i64..1 << 30,
+            2 => (0_i64..64).prop_map(|gibibytes| gibibytes << 30),
+            1 => Just(0),
+        ]
+    }
 
     proptest! {
         #[test]
@@ -290,6 +354,34 @@ mod tests {
             let (part, whole) = (part >> shift, whole >> shift);
             prop_assume!(whole != 0);
             prop_assert_eq!(percent(part, whole), part.wrapping_mul(100).wrapping_div(whole));
+        }
+
+        #[test]
+        fn a_run_of_slots_scores_as_each_node_does(
+            amounts in prop::collection::vec((amount(), amount(), amount(), amount()), 1..300),
+            skipped in prop::collection::vec(any::<bool>(), 300),
+            (cpu_request, memory_request) in (amount(), amount()),
+            (cpu_weight, memory_weight) in (1_i64..5, 1_i64..5),
+        ) {
+            let column = |pick: fn(&(i64, i64, i64, i64)) -> i64| amounts.iter().map(pick).collect::<Vec<_>>();
+            let (cpu, cpu_used) = (column(|of| of.0), column(|of| of.1));
+            let (memory, memory_used) = (column(|of| of.2), column(|of| of.3));
+            let input = |id, request, weight| Input { id, usage: Usage::Requested, request, weight };
+            let inputs = [
+                input(ResourceId::MILLI_CPU, cpu_request, cpu_weight),
+                input(ResourceId::MEMORY, memory_request, memory_weight),
+            ];
+            let resolved: [Resolved<'_>; 2] = [(&inputs[0], &cpu, &cpu_used), (&inputs[1], &memory, &memory_used)];
+            let nodes: Vec<NodeIdx> =
+                (0..amounts.len()).filter(|slot| !skipped[*slot]).map(NodeIdx::from_slot).collect();
+            for strategy in [Strategy::LeastAllocated, Strategy::MostAllocated, Strategy::Balanced] {
+                let scorer = AllocationScorer::new(strategy, &[]);
+                let (mut run, mut each) = (vec![0; nodes.len()], vec![0; nodes.len()]);
+                scorer.score_each(&resolved, &nodes, &mut each);
+                if scorer.score_run(&resolved, &nodes, &mut run) {
+                    prop_assert_eq!(run, each, "{:?}", scorer.strategy);
+                }
+            }
         }
 
         #[test]

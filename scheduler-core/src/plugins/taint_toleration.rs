@@ -1,13 +1,15 @@
 //! TaintToleration: keeps pods off tainted nodes, and prefers nodes with fewer soft taints.
 //! Upstream: plugins/tainttoleration (v1.36.2).
 
+use std::hash::Hash;
+
 use smallvec::SmallVec;
 
-use crate::cache::{Candidates, NodeIdx, NodeView};
+use crate::cache::{Candidates, IdSet, NodeIdx, NodeView};
 use crate::framework::{
     ActionType, ClusterEvent, ClusterView, Cycle, CycleState, EnqueueExtensions, EventFilter, EventResource,
-    FilterPlugin, FilterStatus, Hint, Plugin, PluginError, PreScoreStatus, Reason, Result, ScorePlugin,
-    default_normalize_score,
+    FilterPlugin, FilterStatus, Hint, MAX_NODE_SCORE, Plugin, PluginError, PreScoreStatus, Reason, Result, ScorePlugin,
+    Sharing, Signature, default_normalize_score,
 };
 use crate::model::{Object, Pod, Taint, TaintEffect, Toleration};
 
@@ -24,6 +26,11 @@ impl Plugin for TaintToleration {
     fn name(&self) -> &'static str {
         Self::NAME
     }
+
+    fn sign(&self, Cycle { pod, .. }: Cycle<'_>, _: &CycleState, signature: &mut Signature) -> Sharing {
+        pod.tolerations.hash(signature);
+        Sharing::ByNode
+    }
 }
 
 impl FilterPlugin for TaintToleration {
@@ -38,8 +45,7 @@ impl FilterPlugin for TaintToleration {
         let taints = cycle.snapshot.taints();
         let tolerated: SmallVec<[bool; 32]> = taints.classes().map(|class| cycle.pod.tolerates_all(class)).collect();
         if tolerated.iter().any(|tolerated| !tolerated) {
-            let of_slots = taints.of_slots();
-            nodes.retain_dense(|slot| tolerated[of_slots[slot] as usize]);
+            nodes.retain_ids(taints.of_slots(), &IdSet::new(tolerated.len(), false, |class| tolerated[class as usize]));
         }
         Ok(())
     }
@@ -100,6 +106,13 @@ impl ScorePlugin for TaintToleration {
             *score = by_class[of_slots[node.slot()] as usize];
         }
         Ok(())
+    }
+
+    /// Without a soft taint that bears on the pod, no node is worse than another.
+    fn uniform_score(&self, state: Option<&SoftTolerations>, cycle: Cycle<'_>) -> Option<i64> {
+        let state = state?;
+        let is_zero = cycle.snapshot.taints().classes().all(|class| state.n_intolerable(class) == 0);
+        is_zero.then_some(MAX_NODE_SCORE)
     }
 
     fn normalize(&self, _: Option<&SoftTolerations>, _: Cycle<'_>, _: &[NodeIdx], scores: &mut [i64]) -> Result<()> {

@@ -2,6 +2,7 @@
 //! Upstream v1.36.2: plugins/volumerestrictions.
 
 use std::collections::BTreeSet;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use crate::cache::NodeView;
@@ -10,6 +11,7 @@ use crate::config::plugins::ExtensionPoint;
 use crate::framework::{
     ActionType, BuildError, ClusterEvent, ClusterView, Cycle, CycleState, EnqueueExtensions, EventFilter,
     EventResource, Extensions, FilterPlugin, FilterStatus, Hint, Plugin, PluginError, PreFilterStatus, Reason, Result,
+    Sharing, Signature,
 };
 use crate::model::{Object, Pod, VolumeSource};
 
@@ -55,6 +57,11 @@ impl VolumeRestrictions {
 impl Plugin for VolumeRestrictions {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn sign(&self, Cycle { pod, .. }: Cycle<'_>, _: &CycleState, signature: &mut Signature) -> Sharing {
+        pod.volumes.is_empty().hash(signature);
+        if pod.mounts_anywhere() { Sharing::ByNode } else { Sharing::Never }
     }
 }
 

@@ -1,6 +1,7 @@
 //! VolumeZone: a bound volume with zone or region labels goes only with nodes of that zone or region.
 //! Upstream v1.36.2: plugins/volumezone.
 
+use std::hash::Hash;
 use std::sync::Arc;
 
 use crate::cache::NodeView;
@@ -8,7 +9,8 @@ use crate::config::args::PluginArgs;
 use crate::config::plugins::ExtensionPoint;
 use crate::framework::{
     ActionType, BuildError, ClusterEvent, ClusterView, Cycle, CycleState, EnqueueExtensions, EventFilter,
-    EventResource, Extensions, FilterPlugin, FilterStatus, Hint, Plugin, PreFilterStatus, Reason, Result,
+    EventResource, Extensions, FilterPlugin, FilterStatus, Hint, Plugin, PreFilterStatus, Reason, Result, Sharing,
+    Signature,
 };
 use crate::model::{Object, PersistentVolume, Pod, VolumeBindingMode};
 
@@ -54,6 +56,11 @@ impl VolumeZone {
 impl Plugin for VolumeZone {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn sign(&self, Cycle { pod, .. }: Cycle<'_>, _: &CycleState, signature: &mut Signature) -> Sharing {
+        pod.volumes.is_empty().hash(signature);
+        if pod.mounts_anywhere() { Sharing::ByNode } else { Sharing::Never }
     }
 }
 

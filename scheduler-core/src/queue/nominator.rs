@@ -65,6 +65,10 @@ impl Nominations for Nominator {
         nodes.sort_unstable();
         nodes
     }
+
+    fn is_empty(&self) -> bool {
+        self.by_node.is_empty()
+    }
 }
 
 #[cfg(test)]

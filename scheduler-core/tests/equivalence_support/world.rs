@@ -16,13 +16,53 @@ pub(crate) struct World {
     nodes: BTreeMap<usize, Node>,
     pods: BTreeMap<usize, Pod>,
     n_pods_made: usize,
+    /// Nodes and pods are at most about so many.
+    n_nodes_at_most: usize,
+    n_pods_at_most: usize,
 }
 
 const KEYS: [&str; 3] = ["kubernetes.io/hostname", "topology.kubernetes.io/zone", "disk"];
 
 impl World {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { state: seed, nodes: BTreeMap::new(), pods: BTreeMap::new(), n_pods_made: 0 }
+        Self {
+            state: seed,
+            nodes: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            n_pods_made: 0,
+            n_nodes_at_most: 12,
+            n_pods_at_most: 150,
+        }
+    }
+
+    /// With so many nodes to begin with, and no more later.
+    pub(crate) fn with_nodes(mut self, n_nodes: usize) -> Self {
+        self.n_nodes_at_most = n_nodes;
+        for i in 0..n_nodes {
+            let node = self.random_node(i);
+            self.nodes.insert(i, node);
+        }
+        self
+    }
+
+    /// The next thing that happens to a pod that is there already, or `None` if there is none.
+    fn some_pod(&mut self) -> Option<usize> {
+        let first = self.below(self.n_pods_made + 1);
+        self.pods.range(first..).next().or(self.pods.iter().next()).map(|(i, _)| *i)
+    }
+
+    /// A pod that is like another in everything that counts.
+    pub(crate) fn replica_of(&mut self, template: &Pod) -> Pod {
+        self.n_pods_made += 1;
+        let name: Arc<str> = format!("p{}", self.n_pods_made).into();
+        Pod { name: Arc::clone(&name), uid: name, ..template.clone() }
+    }
+
+    /// The scheduler's decision is confirmed.
+    pub(crate) fn bind(&mut self, pod: Pod, node: &Arc<str>) -> Change {
+        let pod = Pod { node_name: Some(Arc::clone(node)), phase: PodPhase::Running, ..pod };
+        self.pods.insert(self.n_pods_made, pod.clone());
+        Change::Applied(pod.into())
     }
 
     /// Everything that exists now.
@@ -45,19 +85,19 @@ impl World {
         }
         match self.below(10) {
             0 => {
-                let i = self.below(12);
+                let i = self.below(self.n_nodes_at_most);
                 vec![self.set_node(i)]
             }
             1 => {
-                let i = self.below(12);
+                let i = self.below(self.n_nodes_at_most);
                 self.nodes.remove(&i).map(|node| Change::Deleted(node.into())).into_iter().collect()
             }
             2 | 3 => {
-                let i = self.below(self.n_pods_made + 1);
-                self.pods.remove(&i).map(|pod| Change::Deleted(pod.into())).into_iter().collect()
+                let pod = self.some_pod().and_then(|i| self.pods.remove(&i));
+                pod.map(|pod| Change::Deleted(pod.into())).into_iter().collect()
             }
             4 => {
-                let i = self.below(self.n_pods_made + 1);
+                let Some(i) = self.some_pod() else { return Vec::new() };
                 let labels = self.random_labels();
                 let terminating = self.chance(3).then_some(Timestamp::ZERO);
                 let Some(pod) = self.pods.get_mut(&i) else { return Vec::new() };
@@ -65,9 +105,13 @@ impl World {
                 pod.deletion_timestamp = terminating;
                 vec![Change::Applied(pod.clone().into())]
             }
+            _ if self.pods.len() > self.n_pods_at_most => {
+                let pod = self.some_pod().and_then(|i| self.pods.remove(&i));
+                pod.map(|pod| Change::Deleted(pod.into())).into_iter().collect()
+            }
             _ => {
                 let mut pod = self.random_new_pod();
-                pod.node_name = Some(format!("n{}", self.below(13)).into());
+                pod.node_name = Some(format!("n{}", self.below(self.n_nodes_at_most + 1)).into());
                 pod.phase = PodPhase::Running;
                 self.pods.insert(self.n_pods_made, pod.clone());
                 vec![Change::Applied(pod.into())]
@@ -262,11 +306,11 @@ impl World {
     }
 
     /// One time in `n`.
-    fn chance(&mut self, n: usize) -> bool {
+    pub(crate) fn chance(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
 
-    fn below(&mut self, n: usize) -> usize {
+    pub(crate) fn below(&mut self, n: usize) -> usize {
         self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(self.state >> 33).unwrap_or(0) % n
     }

@@ -1,6 +1,7 @@
 //! VolumeBinding: places a pod where its volumes are or can be, and binds its claims before the pod.
 //! Upstream v1.36.2: plugins/volumebinding. Search is in `find`, decisions in force in `assume`, progress in `bind`.
 
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use crate::config::plugins::ExtensionPoint;
 use crate::framework::{
     ActionType, Binding, BuildError, ClusterEvent, ClusterView, Cycle, CycleState, EnqueueExtensions, EventFilter,
     EventResource, Extensions, FilterPlugin, FilterStatus, Hint, Plugin, PluginError, PreBindPlugin, PreFilterStatus,
-    PreFlight, Reason, ReservePlugin, ReserveStatus, Result, ScorePlugin, Step,
+    PreFlight, Reason, ReservePlugin, ReserveStatus, Result, ScorePlugin, Sharing, Signature, Step,
 };
 use crate::model::{ANNOTATION_MIGRATED_PLUGINS, Object, Pod, VolumeSource};
 
@@ -85,6 +86,11 @@ impl VolumeBinding {
 impl Plugin for VolumeBinding {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn sign(&self, Cycle { pod, .. }: Cycle<'_>, _: &CycleState, signature: &mut Signature) -> Sharing {
+        pod.volumes.is_empty().hash(signature);
+        if pod.mounts_anywhere() { Sharing::ByNode } else { Sharing::Never }
     }
 }
 

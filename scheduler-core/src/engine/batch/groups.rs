@@ -1,0 +1,328 @@
+//! The feasible nodes of a batch in groups, each with a tree that knows its best nodes. Knows nothing of plugins.
+//!
+//! Nodes of one group differ only in a number, their *rest*: what all plugins that do not normalise gave them together.
+//! A tree has a leaf for every word of 64 slots, a branch for 64 leaves, and a root; each holds the highest rest below it
+//! and how many nodes have it. Changing a node costs one leaf, one branch and one root of its group: O(64 + 64 + n/4096).
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use crate::cache::{LANES, Lanes, NodeIdx, vectorized};
+
+/// What nodes of one group have in common: raw scores that are normalised, and classes.
+pub(super) type Key = SmallVec<[i64; 4]>;
+
+/// Beyond so many groups a full pass over the nodes is as cheap, and takes no memory.
+const MAX_GROUPS: usize = 256;
+
+/// Leaves below a branch.
+const FAN_OUT: usize = 64;
+
+/// There are more groups than it is worth to keep.
+#[derive(Debug)]
+pub(super) struct TooManyGroups;
+
+/// Position of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct GroupId(u16);
+
+/// The highest rest among some nodes, and how many of them have it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Head {
+    pub(super) rest: i32,
+    pub(super) n_ties: u32,
+}
+
+impl Head {
+    const EMPTY: Self = Self { rest: i32::MIN, n_ties: 0 };
+
+    fn of(heads: impl Iterator<Item = Self>) -> Self {
+        heads.fold(Self::EMPTY, |best, head| match best.rest.cmp(&head.rest) {
+            std::cmp::Ordering::Greater => best,
+            std::cmp::Ordering::Less => head,
+            std::cmp::Ordering::Equal => Self { rest: best.rest, n_ties: best.n_ties + head.n_ties },
+        })
+    }
+
+    fn ties(self, rest: i32) -> u32 {
+        if self.rest == rest { self.n_ties } else { 0 }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Leaf {
+    members: u64,
+    head: Head,
+}
+
+#[derive(Debug)]
+struct Group {
+    key: Key,
+    n_nodes: usize,
+    leaves: Vec<Leaf>,
+    branches: Vec<Head>,
+    root: Head,
+}
+
+/// All groups over the slots of one snapshot.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    groups: Vec<Group>,
+    ids: FxHashMap<Key, GroupId>,
+    free: Vec<GroupId>,
+    /// The group of each slot; [`Groups::NONE`] where the pod does not fit.
+    of_slot: Vec<u16>,
+    rest: Vec<i32>,
+    /// Branches below which something changed.
+    dirty: Vec<(GroupId, usize)>,
+}
+
+impl Groups {
+    const NONE: u16 = u16::MAX;
+
+    /// No node in any group.
+    pub(super) fn new(n_slots: usize) -> Self {
+        Self { of_slot: vec![Self::NONE; n_slots], rest: vec![0; n_slots], ..Self::default() }
+    }
+
+    /// Number of slots that were there.
+    pub(super) fn n_slots(&self) -> usize {
+        self.of_slot.len()
+    }
+
+    /// Says anew, for one word of slots, which nodes are feasible, and the group and rest of each: `nodes` in node order.
+    /// [`settle`](Self::settle) must follow.
+    pub(super) fn set_word<'k>(
+        &mut self,
+        word: usize,
+        nodes: impl Iterator<Item = (NodeIdx, &'k [i64], i32)>,
+    ) -> Result<(), TooManyGroups> {
+        let first = word * LANES;
+        let mut touched = SmallVec::<[GroupId; 8]>::new();
+        let mut touch = |id: GroupId| {
+            if !touched.contains(&id) {
+                touched.push(id);
+            }
+        };
+        for of_slot in &mut self.of_slot[first..first + LANES] {
+            if *of_slot != Self::NONE {
+                touch(GroupId(*of_slot));
+                *of_slot = Self::NONE;
+            }
+        }
+        for (node, key, rest) in nodes {
+            let id = self.intern(key)?;
+            touch(id);
+            self.of_slot[node.slot()] = id.0;
+            self.rest[node.slot()] = rest;
+        }
+        let of_slot = self.of_slot[first..].first_chunk().expect("slots come in whole words");
+        let rest = self.rest[first..].first_chunk().expect("slots come in whole words");
+        for id in touched {
+            let group = &mut self.groups[usize::from(id.0)];
+            let leaf = vectorized(LeafOf { group: id.0, of_slot, rest });
+            group.n_nodes += leaf.members.count_ones() as usize;
+            group.n_nodes -= group.leaves[word].members.count_ones() as usize;
+            group.leaves[word] = leaf;
+            if self.dirty.last() != Some(&(id, word / FAN_OUT)) {
+                self.dirty.push((id, word / FAN_OUT));
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings branches and roots up to date.
+    pub(super) fn settle(&mut self) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        dirty.sort_unstable();
+        dirty.dedup();
+        for of_group in dirty.chunk_by(|a, b| a.0 == b.0) {
+            let id = of_group[0].0;
+            let group = &mut self.groups[usize::from(id.0)];
+            for &(_, branch) in of_group {
+                let leaves = group.leaves.chunks(FAN_OUT).nth(branch).unwrap_or_default();
+                group.branches[branch] = Head::of(leaves.iter().map(|leaf| leaf.head));
+            }
+            group.root = Head::of(group.branches.iter().copied());
+            if group.n_nodes == 0 {
+                self.ids.remove(&group.key);
+                group.key.clear();
+                self.free.push(id);
+            }
+        }
+        dirty.clear();
+        self.dirty = dirty;
+    }
+
+    /// The groups that have a node.
+    pub(super) fn iter(&self) -> impl Iterator<Item = GroupId> + '_ {
+        (0..).map(GroupId).zip(&self.groups).filter(|(_, group)| group.n_nodes > 0).map(|(id, _)| id)
+    }
+
+    pub(super) fn key(&self, id: GroupId) -> &[i64] {
+        &self.groups[usize::from(id.0)].key
+    }
+
+    pub(super) fn n_nodes(&self, id: GroupId) -> usize {
+        self.groups[usize::from(id.0)].n_nodes
+    }
+
+    /// The highest rest in the group.
+    pub(super) fn head(&self, id: GroupId) -> Head {
+        self.groups[usize::from(id.0)].root
+    }
+
+    /// One node of the group, that can stand for any; the group must have one.
+    pub(super) fn representative(&self, id: GroupId) -> NodeIdx {
+        let group = &self.groups[usize::from(id.0)];
+        let branch = group.branches.iter().position(|head| head.n_ties > 0).unwrap_or(0);
+        let leaves = group.leaves.iter().enumerate().skip(branch * FAN_OUT);
+        let (word, leaf) = leaves
+            .filter(|(_, leaf)| leaf.members != 0)
+            .map(|(word, leaf)| (word, leaf.members))
+            .next()
+            .unwrap_or((0, 1));
+        NodeIdx::from_slot(word * LANES + leaf.trailing_zeros() as usize)
+    }
+
+    /// The node of this rank, in node order, among the nodes with the highest rest of each of the groups.
+    pub(super) fn tie(&self, groups: &[GroupId], mut rank: u32) -> NodeIdx {
+        let heads = || groups.iter().map(|id| &self.groups[usize::from(id.0)]).map(|group| (group, group.root.rest));
+        // Goes past whole branches, then past whole leaves, then past nodes.
+        let mut branch = 0;
+        let mut word = loop {
+            let n_ties: u32 = heads().map(|(group, rest)| group.branches[branch].ties(rest)).sum();
+            if rank < n_ties {
+                break branch * FAN_OUT;
+            }
+            rank -= n_ties;
+            branch += 1;
+        };
+        loop {
+            let n_ties: u32 = heads().map(|(group, rest)| group.leaves[word].head.ties(rest)).sum();
+            if rank < n_ties {
+                break;
+            }
+            rank -= n_ties;
+            word += 1;
+        }
+        let first = word * LANES;
+        let is_tied = |slot: usize| {
+            let of_slot = self.of_slot[slot];
+            groups.iter().any(|id| id.0 == of_slot && self.head(*id).rest == self.rest[slot])
+        };
+        let slot = (first..first + LANES).filter(|slot| is_tied(*slot)).nth(rank as usize);
+        NodeIdx::from_slot(slot.expect("heads count the ties below them"))
+    }
+
+    fn intern(&mut self, key: &[i64]) -> Result<GroupId, TooManyGroups> {
+        if let Some(id) = self.ids.get(key) {
+            return Ok(*id);
+        }
+        let id = match self.free.pop() {
+            Some(id) => id,
+            None if self.groups.len() == MAX_GROUPS => return Err(TooManyGroups),
+            None => {
+                let n_words = self.of_slot.len() / LANES;
+                self.groups.push(Group {
+                    key: Key::new(),
+                    n_nodes: 0,
+                    leaves: vec![Leaf { members: 0, head: Head::EMPTY }; n_words],
+                    branches: vec![Head::EMPTY; n_words.div_ceil(FAN_OUT)],
+                    root: Head::EMPTY,
+                });
+                GroupId(u16::try_from(self.groups.len() - 1).expect("there are few groups"))
+            }
+        };
+        self.groups[usize::from(id.0)].key = key.into();
+        self.ids.insert(key.into(), id);
+        Ok(id)
+    }
+}
+
+/// The leaf of a group over one word of slots.
+struct LeafOf<'a> {
+    group: u16,
+    of_slot: &'a [u16; LANES],
+    rest: &'a [i32; LANES],
+}
+
+impl Lanes for LeafOf<'_> {
+    type Output = Leaf;
+
+    #[inline(always)]
+    fn run(self) -> Leaf {
+        let mut rest = [i32::MIN; LANES];
+        for (lane, rest) in rest.iter_mut().enumerate() {
+            *rest = if self.of_slot[lane] == self.group { self.rest[lane] } else { i32::MIN };
+        }
+        let highest = rest.iter().copied().fold(i32::MIN, i32::max);
+        let members = crate::cache::mask_of(|lane| self.of_slot[lane] == self.group);
+        let n_ties = if members == 0 { 0 } else { crate::cache::mask_of(|lane| rest[lane] == highest).count_ones() };
+        Leaf { members, head: Head { rest: highest, n_ties } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const N_SLOTS: usize = 70 * LANES;
+
+    fn set(groups: &mut Groups, all: &[Option<(i64, i32)>], word: usize) {
+        let rows: Vec<(NodeIdx, [i64; 1], i32)> = (word * LANES..(word + 1) * LANES)
+            .filter_map(|slot| all[slot].map(|(key, rest)| (NodeIdx::from_slot(slot), [key], rest)))
+            .collect();
+        groups.set_word(word, rows.iter().map(|(node, key, rest)| (*node, &key[..], *rest))).expect("few groups");
+    }
+
+    proptest! {
+        #[test]
+        fn groups_know_their_best_nodes_after_any_changes(
+            changes in prop::collection::vec((0..N_SLOTS, prop::option::of((0_i64..3, 0_i32..4))), 1..80),
+        ) {
+            let mut all: Vec<Option<(i64, i32)>> =
+                (0..N_SLOTS).map(|slot| (slot % 7 != 0).then_some((1, i32::try_from(slot % 3).unwrap_or(0)))).collect();
+            let mut groups = Groups::new(N_SLOTS);
+            (0..N_SLOTS / LANES).for_each(|word| set(&mut groups, &all, word));
+            groups.settle();
+            for (slot, row) in changes {
+                all[slot] = row;
+                set(&mut groups, &all, slot / LANES);
+                groups.settle();
+            }
+            let ids: Vec<GroupId> = groups.iter().collect();
+            let mut tied = Vec::new();
+            for &id in &ids {
+                let key = groups.key(id)[0];
+                let members: Vec<usize> = (0..N_SLOTS).filter(|slot| all[*slot].is_some_and(|row| row.0 == key)).collect();
+                let highest = members.iter().filter_map(|slot| all[*slot]).map(|row| row.1).max();
+                prop_assert_eq!(Some(groups.head(id).rest), highest);
+                prop_assert_eq!(groups.n_nodes(id), members.len());
+                prop_assert!(members.contains(&groups.representative(id).slot()));
+                let best: Vec<usize> = members.into_iter().filter(|slot| all[*slot].map(|row| row.1) == highest).collect();
+                prop_assert_eq!(groups.head(id).n_ties as usize, best.len());
+                tied.extend(best);
+            }
+            tied.sort_unstable();
+            prop_assert_eq!(ids.iter().map(|id| groups.n_nodes(*id)).sum::<usize>(), all.iter().flatten().count());
+            for (rank, slot) in tied.iter().enumerate() {
+                prop_assert_eq!(groups.tie(&ids, u32::try_from(rank).unwrap_or(0)).slot(), *slot);
+            }
+        }
+    }
+
+    #[test]
+    fn the_number_of_groups_is_bounded() {
+        let mut groups = Groups::new(8 * LANES);
+        let mut result = Ok(());
+        for word in 0..8 {
+            let rows: Vec<_> = (word * LANES..(word + 1) * LANES).map(|slot| (slot, [slot as i64])).collect();
+            let nodes = rows.iter().map(|(slot, key)| (NodeIdx::from_slot(*slot), &key[..], 0));
+            result = result.and(groups.set_word(word, nodes));
+        }
+        assert!(result.is_err());
+    }
+}

@@ -1,0 +1,287 @@
+//! Signature batching: pods that are alike to every plugin share what was computed for one of them.
+//!
+//! A *batch* belongs to one signature. It holds the feasible nodes in groups (see `groups`): what plugins that share by
+//! node said of each node, summed up. The next pod with the signature computes anew only the nodes that the change log
+//! names since the last one, then looks at one node of each group instead of at all nodes.
+//!
+//! Invariants, which together make a batch decide as the full pass does:
+//! - A node's verdict, plain scores and group key, as far as plugins that share [by node](Sharing::ByNode) made them, are
+//!   those that the plugins would give it now: whatever they look at is in the signature, or the node is in the change
+//!   log.
+//! - Nodes of one group get the same raw scores from every plugin that normalises, and have the same class for every
+//!   plugin that shares [by class](Sharing::ByClass): one of them can stand for all.
+//! - The node is drawn as the full pass draws it: the same rank among the nodes with the highest total, in node order.
+//!
+//! Whatever cannot be shared falls back to the full pass: pods of plugins that sign [`Sharing::Never`], nominated pods,
+//! interested extenders, node sets of PreFilter, sampling, kept records, an error, no feasible node, too many groups.
+
+mod groups;
+mod rows;
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use self::groups::{GroupId, Groups};
+use self::rows::{Refresh, Sharings};
+use super::algorithm::{Algorithm, Decision};
+use super::rng::draw;
+use crate::cache::NodeIdx;
+use crate::framework::{
+    CycleState, FilterStates, MAX_NODE_SCORE, PluginError, Result, ScoreStates, Sharing, Signature,
+};
+
+/// Batches are kept for so many signatures, the latest used ones.
+const MAX_BATCHES: usize = 32;
+/// A batch is begun for a signature that one of so many last pods had: building it costs more than one full pass.
+const N_RECENT: usize = 64;
+
+/// The batches of one scheduler.
+#[derive(Debug)]
+pub(super) struct Batches {
+    by_signature: FxHashMap<Signature, Batch>,
+    /// Hashes of the signatures of the last pods that had no batch.
+    recent: [u64; N_RECENT],
+    n_seen: usize,
+    signature: Signature,
+    clock: u64,
+    /// Whether pods share at all.
+    pub(super) enabled: bool,
+}
+
+impl Default for Batches {
+    fn default() -> Self {
+        Self {
+            by_signature: FxHashMap::default(),
+            recent: [0; N_RECENT],
+            n_seen: 0,
+            signature: Signature::default(),
+            clock: 0,
+            enabled: true,
+        }
+    }
+}
+
+/// What is kept for one signature.
+#[derive(Debug, Default)]
+struct Batch {
+    /// `None` before the first time, and for good after there were too many groups.
+    groups: Option<Groups>,
+    is_unfit: bool,
+    /// How much of the change log is in the groups.
+    n_changes: u64,
+    last_used: u64,
+}
+
+impl Batches {
+    /// The batch of the signature just written, if it has one or is worth one.
+    fn find(&mut self) -> Option<&mut Batch> {
+        self.clock += 1;
+        if !self.by_signature.contains_key(&self.signature) {
+            let hash = self.signature.hash();
+            if !self.recent.contains(&hash) {
+                self.recent[self.n_seen % N_RECENT] = hash;
+                self.n_seen += 1;
+                return None;
+            }
+            self.make_room();
+            self.by_signature.insert(self.signature.clone(), Batch::default());
+        }
+        let batch = self.by_signature.get_mut(&self.signature)?;
+        batch.last_used = self.clock;
+        (!batch.is_unfit).then_some(batch)
+    }
+
+    fn make_room(&mut self) {
+        if self.by_signature.len() >= MAX_BATCHES {
+            let oldest = self.by_signature.values().map(|batch| batch.last_used).min();
+            self.by_signature.retain(|_, batch| Some(batch.last_used) != oldest);
+        }
+    }
+}
+
+/// A group of feasible nodes, as one of them speaks for it.
+struct Candidate {
+    group: GroupId,
+    node: NodeIdx,
+    /// Weighted sum of the scores that normalise.
+    total: i64,
+}
+
+impl Algorithm<'_> {
+    /// Chooses a node through the batch of the pod's signature; `None` means that the full pass must.
+    pub(super) fn schedule_alike(
+        &self,
+        batches: &mut Batches,
+        shared: &CycleState,
+        states: &FilterStates,
+        start_index: &mut usize,
+    ) -> Option<Decision> {
+        let pod = self.cycle.pod;
+        let is_alone = !batches.enabled
+            || pod.nominated_node_name.is_some()
+            || !self.filters.nominations().is_empty()
+            || self.extenders.iter().any(|extender| extender.is_interested(pod));
+        if is_alone {
+            return None;
+        }
+        let sharings = self.sign(shared, &mut batches.signature)?;
+        let batch = batches.find()?;
+        let decision = match self.decide_in(batch, &sharings, shared, states) {
+            Ok(decision) => decision?,
+            Err(_) => {
+                // The full pass will meet the error again, and report it, if it is real.
+                *batch = Batch { is_unfit: true, last_used: batch.last_used, ..Batch::default() };
+                return None;
+            }
+        };
+        *start_index %= decision.n_evaluated.max(1);
+        Some(decision)
+    }
+
+    /// Writes the pod's signature; `None` if a plugin does not share.
+    fn sign(&self, shared: &CycleState, signature: &mut Signature) -> Option<Sharings> {
+        signature.clear();
+        signature.add_part(&*self.profile.scheduler_name);
+        let mut sharings = Sharings::default();
+        for entry in &self.profile.filters {
+            let sharing = entry.plugin.sign(self.cycle, shared, signature);
+            signature.add_part(&(sharing == Sharing::ByClass));
+            sharings.filters.push(sharing);
+        }
+        for (entry, twin) in self.profile.scores.iter().zip(&self.profile.score_twins) {
+            let sharing = match twin {
+                Some(at) => sharings.filters[*at],
+                None => {
+                    let sharing = entry.plugin.sign(self.cycle, shared, signature);
+                    signature.add_part(&(sharing == Sharing::ByClass));
+                    sharing
+                }
+            };
+            sharings.scores.push(sharing);
+        }
+        (!sharings.filters.iter().chain(&sharings.scores).any(|sharing| *sharing == Sharing::Never)).then_some(sharings)
+    }
+
+    fn decide_in(
+        &self,
+        batch: &mut Batch,
+        sharings: &Sharings,
+        shared: &CycleState,
+        states: &FilterStates,
+    ) -> Result<Option<Decision>> {
+        let snapshot = self.cycle.snapshot;
+        let mut score_states = ScoreStates::default();
+        score_states.slots.resize_with(self.profile.scores.len(), Default::default);
+        for &at in self.profile.pre_score_order.iter().filter(|at| sharings.scores[**at] == Sharing::ByNode) {
+            self.profile.scores[at].plugin.pre_score(self.cycle, &[], shared, &mut score_states, at)?;
+        }
+
+        let refresh = Refresh::new(self, sharings, shared, states, &score_states);
+        let known = batch.groups.as_ref().filter(|groups| groups.n_slots() == snapshot.n_slots());
+        let changed = known.and_then(|_| snapshot.changes().since(batch.n_changes));
+        match (changed.filter(|changed| changed.len() <= snapshot.n_nodes() / 8 + 8), &mut batch.groups) {
+            (Some(changed), Some(groups)) => refresh.words_of(groups, changed)?,
+            (_, groups) => refresh.all(groups.insert(Groups::new(snapshot.n_slots())))?,
+        }
+        batch.n_changes = snapshot.changes().n_changes();
+        let groups = batch.groups.as_ref().expect("it was there, or inserted");
+
+        let mut candidates = self.feasible_groups(groups, sharings, states)?;
+        let n_feasible = candidates.iter().map(|candidate| groups.n_nodes(candidate.group)).sum::<usize>();
+        if n_feasible == 0 || n_feasible > self.n_feasible_nodes_to_find(snapshot.n_nodes()) {
+            return Ok(None);
+        }
+        if n_feasible > 1 {
+            self.score_groups(&mut candidates, groups, sharings, shared, &mut score_states)?;
+        }
+        let node = self.select_in(&candidates, groups);
+        Ok(Some(Decision { node, n_evaluated: snapshot.n_nodes(), n_feasible }))
+    }
+
+    /// The groups that plugins sharing by class let pass.
+    fn feasible_groups(
+        &self,
+        groups: &Groups,
+        sharings: &Sharings,
+        states: &FilterStates,
+    ) -> Result<SmallVec<[Candidate; 16]>> {
+        let by_class: SmallVec<[usize; 4]> = self
+            .profile
+            .filter_order
+            .iter()
+            .copied()
+            .filter(|at| sharings.filters[*at] == Sharing::ByClass && !states.slots[*at].is_skipped())
+            .collect();
+        let mut candidates = SmallVec::new();
+        'groups: for group in groups.iter() {
+            let node = groups.representative(group);
+            for &at in &by_class {
+                let view = self.cycle.snapshot.view(node);
+                if !self.profile.filters[at].plugin.filter(states, at, self.cycle, view)?.is_success() {
+                    continue 'groups;
+                }
+            }
+            candidates.push(Candidate { group, node, total: 0 });
+        }
+        Ok(candidates)
+    }
+
+    /// Gives each group its weighted sum of the scores that normalise.
+    fn score_groups(
+        &self,
+        candidates: &mut [Candidate],
+        groups: &Groups,
+        sharings: &Sharings,
+        shared: &CycleState,
+        states: &mut ScoreStates,
+    ) -> Result<()> {
+        let nodes: SmallVec<[NodeIdx; 16]> = candidates.iter().map(|candidate| candidate.node).collect();
+        let classes: SmallVec<[(NodeIdx, usize); 16]> =
+            candidates.iter().map(|candidate| (candidate.node, groups.n_nodes(candidate.group))).collect();
+        for &at in self.profile.pre_score_order.iter().filter(|at| sharings.scores[**at] == Sharing::ByClass) {
+            self.profile.scores[at].plugin.pre_score_classes(self.cycle, &classes, shared, states, at)?;
+        }
+        let mut scores: SmallVec<[i64; 16]> = smallvec::smallvec![0; candidates.len()];
+        let mut n_keys = 0;
+        for &at in self.profile.score_order.iter().filter(|at| !states.slots[**at].is_skipped()) {
+            let plugin = &self.profile.scores[at].plugin;
+            match sharings.scores[at] {
+                Sharing::ByNode if !plugin.normalizes() => continue,
+                Sharing::ByNode => {
+                    for (score, candidate) in scores.iter_mut().zip(&*candidates) {
+                        *score = groups.key(candidate.group)[n_keys];
+                    }
+                    n_keys += 1;
+                }
+                Sharing::ByClass | Sharing::Never => {
+                    for (score, node) in scores.iter_mut().zip(&nodes) {
+                        *score = plugin.score(states, at, self.cycle, shared, self.cycle.snapshot.view(*node))?;
+                    }
+                }
+            }
+            plugin.normalize(states, at, self.cycle, &nodes, &mut scores)?;
+            let weight = self.profile.scores[at].weight.unwrap_or(1);
+            for (candidate, score) in candidates.iter_mut().zip(&scores) {
+                if !(0..=MAX_NODE_SCORE).contains(score) {
+                    return Err(PluginError::new("a score is out of range"));
+                }
+                candidate.total += weight * score;
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`Algorithm::select_host`], over groups; there must be one.
+    fn select_in(&self, candidates: &[Candidate], groups: &Groups) -> NodeIdx {
+        let total = |candidate: &Candidate| candidate.total + i64::from(groups.head(candidate.group).rest);
+        let highest = candidates.iter().map(total).max();
+        let best: SmallVec<[GroupId; 16]> = candidates
+            .iter()
+            .filter(|candidate| Some(total(candidate)) == highest)
+            .map(|candidate| candidate.group)
+            .collect();
+        let n_ties: u32 = best.iter().map(|group| groups.head(*group).n_ties).sum();
+        let rank = u32::try_from(draw(self.cycle.seed, n_ties as usize)).expect("it is below the number of ties");
+        groups.tie(&best, rank)
+    }
+}

@@ -1,0 +1,153 @@
+//! Computing nodes of a batch anew: what plugins that share by node say of them, and the classes of the others.
+
+use smallvec::SmallVec;
+
+use super::groups::{Groups, TooManyGroups};
+use crate::cache::{Candidates, NodeIdx};
+use crate::engine::algorithm::Algorithm;
+use crate::framework::{CycleState, FilterStates, MAX_NODE_SCORE, PluginError, Result, ScoreStates, Sharing};
+
+/// Words that are computed at one time.
+const WORDS_PER_RUN: usize = 8;
+
+/// How each plugin of the profile shares for the pod, by position.
+#[derive(Debug, Default)]
+pub(super) struct Sharings {
+    pub(super) filters: SmallVec<[Sharing; 16]>,
+    pub(super) scores: SmallVec<[Sharing; 16]>,
+}
+
+/// Everything that computing nodes anew needs.
+pub(super) struct Refresh<'a> {
+    algorithm: &'a Algorithm<'a>,
+    shared: &'a CycleState,
+    filter_states: &'a FilterStates,
+    score_states: &'a ScoreStates,
+    /// Filters that share by node.
+    filters: SmallVec<[usize; 16]>,
+    /// Scores that share by node and do not normalise: their weighted sum is the rest.
+    plain: SmallVec<[usize; 8]>,
+    /// Scores that share by node and normalise: raw, they are the first part of the key.
+    normalizing: SmallVec<[usize; 8]>,
+    /// Plugins that share by class: their classes are the second part of the key.
+    filter_classes: SmallVec<[usize; 4]>,
+    score_classes: SmallVec<[usize; 4]>,
+}
+
+impl<'a> Refresh<'a> {
+    pub(super) fn new(
+        algorithm: &'a Algorithm<'a>,
+        sharings: &Sharings,
+        shared: &'a CycleState,
+        filter_states: &'a FilterStates,
+        score_states: &'a ScoreStates,
+    ) -> Self {
+        let profile = algorithm.profile;
+        let by_node = |at: &usize| sharings.scores[*at] == Sharing::ByNode && !score_states.slots[*at].is_skipped();
+        let (normalizing, plain) =
+            profile.score_order.iter().copied().filter(by_node).partition(|at| profile.scores[*at].plugin.normalizes());
+        let filters = profile.filter_order.iter().copied();
+        let classes = |sharings: &[Sharing]| {
+            let positions = (0..sharings.len()).filter(|at| sharings[*at] == Sharing::ByClass);
+            positions.collect::<SmallVec<[usize; 4]>>()
+        };
+        let mut score_classes = classes(&sharings.scores);
+        score_classes.retain(|at| profile.score_twins[*at].is_none());
+        Self {
+            algorithm,
+            shared,
+            filter_states,
+            score_states,
+            filters: filters
+                .filter(|at| sharings.filters[*at] == Sharing::ByNode && !filter_states.slots[*at].is_skipped())
+                .collect(),
+            plain,
+            normalizing,
+            filter_classes: classes(&sharings.filters),
+            score_classes,
+        }
+    }
+
+    /// Computes all nodes.
+    pub(super) fn all(&self, groups: &mut Groups) -> Result<()> {
+        let n_words = self.algorithm.cycle.snapshot.live().len();
+        for first in (0..n_words).step_by(WORDS_PER_RUN) {
+            self.run(groups, first, WORDS_PER_RUN.min(n_words - first))?;
+        }
+        groups.settle();
+        Ok(())
+    }
+
+    /// Computes the nodes that changed, with their neighbours in the same word of slots.
+    pub(super) fn words_of(&self, groups: &mut Groups, changed: impl Iterator<Item = NodeIdx>) -> Result<()> {
+        let mut words: SmallVec<[usize; 8]> = changed.map(|node| node.slot() / 64).collect();
+        if words.is_empty() {
+            return Ok(());
+        }
+        words.sort_unstable();
+        words.dedup();
+        for word in words {
+            self.run(groups, word, 1)?;
+        }
+        groups.settle();
+        Ok(())
+    }
+
+    fn run(&self, groups: &mut Groups, first_word: usize, n_words: usize) -> Result<()> {
+        let Algorithm { profile, cycle, .. } = *self.algorithm;
+        let mut mask = [0; WORDS_PER_RUN];
+        let mask = &mut mask[..n_words];
+        mask.copy_from_slice(&cycle.snapshot.live()[first_word..first_word + n_words]);
+        let mut candidates = Candidates::new(first_word, mask);
+        for &at in &self.filters {
+            profile.filters[at].plugin.filter_chunk(self.filter_states, at, cycle, &mut candidates)?;
+        }
+        let nodes: SmallVec<[NodeIdx; 64]> = candidates.iter().collect();
+
+        let mut scores: SmallVec<[i64; 64]> = smallvec::smallvec![0; nodes.len()];
+        let mut rest: SmallVec<[i64; 64]> = smallvec::smallvec![0; nodes.len()];
+        for &at in &self.plain {
+            let entry = &profile.scores[at];
+            entry.plugin.score_chunk(self.score_states, at, cycle, self.shared, &nodes, &mut scores)?;
+            for (rest, score) in rest.iter_mut().zip(&scores) {
+                if !(0..=MAX_NODE_SCORE).contains(score) {
+                    return Err(PluginError::new("a score is out of range"));
+                }
+                *rest += entry.weight.unwrap_or(1) * score;
+            }
+        }
+
+        // The keys of the nodes, one after the other; a key has at least one part, so that it can be cut out.
+        let n_parts = (self.normalizing.len() + self.filter_classes.len() + self.score_classes.len()).max(1);
+        let mut keys: SmallVec<[i64; 256]> = smallvec::smallvec![0; nodes.len() * n_parts];
+        let mut part = 0;
+        let mut add_part = |values: &mut dyn Iterator<Item = i64>| {
+            for (key, value) in keys[part.min(nodes.len() * n_parts)..].iter_mut().step_by(n_parts).zip(values) {
+                *key = value;
+            }
+            part += 1;
+        };
+        for &at in &self.normalizing {
+            profile.scores[at].plugin.score_chunk(self.score_states, at, cycle, self.shared, &nodes, &mut scores)?;
+            add_part(&mut scores.iter().copied());
+        }
+        let mut classes: SmallVec<[u64; 64]> = smallvec::smallvec![0; nodes.len()];
+        for &at in &self.filter_classes {
+            profile.filters[at].plugin.classify(cycle, self.shared, &nodes, &mut classes);
+            add_part(&mut classes.iter().map(|class| class.cast_signed()));
+        }
+        for &at in &self.score_classes {
+            profile.scores[at].plugin.classify(cycle, self.shared, &nodes, &mut classes);
+            add_part(&mut classes.iter().map(|class| class.cast_signed()));
+        }
+
+        let mut rows = nodes.iter().zip(keys.chunks_exact(n_parts)).zip(&rest).peekable();
+        for word in first_word..first_word + n_words {
+            let end = (word + 1) * 64;
+            let of_word = std::iter::from_fn(|| rows.next_if(|((node, _), _)| node.slot() < end));
+            let of_word = of_word.map(|((node, key), rest)| (*node, key, i32::try_from(*rest).unwrap_or(i32::MAX)));
+            groups.set_word(word, of_word).map_err(|TooManyGroups| PluginError::new("there are too many groups"))?;
+        }
+        Ok(())
+    }
+}

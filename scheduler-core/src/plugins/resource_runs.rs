@@ -1,0 +1,118 @@
+//! The formulas of `resource_allocation` for runs of neighbouring slots and two resources, as loops that vectorise. Only
+//! speed: the scalar formulas are the specification, and a property test holds the two equal.
+//!
+//! Everything is computed in float64, see `exact`; amounts below 2^45 stay exact times 100.
+
+use crate::cache::Lanes;
+use crate::cache::exact::{float, floor, integer};
+
+/// The longest run, in slots.
+pub(super) const MAX_RUN: usize = 512;
+
+/// Amounts at or above this are left to the scalar formulas.
+pub(super) const EXACT: i64 = 1 << 45;
+
+/// One resource over a run of slots.
+#[derive(Clone, Copy)]
+pub(super) struct Run<'a> {
+    pub(super) allocatable: &'a [i64],
+    pub(super) usage: &'a [i64],
+    /// What the pod adds, at least 0 and below [`EXACT`].
+    pub(super) request: i64,
+    /// At least 1 and below 2^20.
+    pub(super) weight: f64,
+}
+
+/// LeastAllocated or MostAllocated: the weighted mean of two percentages. The output is false if an amount is too large.
+pub(super) struct PercentOfTwo<'a, 'o> {
+    pub(super) runs: [Run<'a>; 2],
+    /// Of what is left, instead of what is taken.
+    pub(super) least: bool,
+    pub(super) out: &'o mut [i64],
+}
+
+impl Lanes for PercentOfTwo<'_, '_> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run(self) -> bool {
+        let n = self.out.len();
+        let [a, b] = self.runs;
+        let (a_whole, a_usage) = (&a.allocatable[..n], &a.usage[..n]);
+        let (b_whole, b_usage) = (&b.allocatable[..n], &b.usage[..n]);
+        let (out, least) = (&mut self.out[..n], self.least);
+        let (mut all_bits, mut any_zero) = (0, false);
+        let total = a.weight + b.weight;
+        for at in 0..n {
+            let (a_with, b_with) = (a_usage[at].wrapping_add(a.request), b_usage[at].wrapping_add(b.request));
+            all_bits |= a_whole[at] | a_with | b_whole[at] | b_with;
+            any_zero |= (a_whole[at] == 0) | (b_whole[at] == 0);
+            let a_percent = percent(a_whole[at], a_with, least);
+            let b_percent = percent(b_whole[at], b_with, least);
+            out[at] = integer(floor((a_percent * a.weight + b_percent * b.weight) / total));
+        }
+        if any_zero {
+            // A resource that the node does not have leaves the mean.
+            for at in 0..n {
+                let a_with = a_usage[at].wrapping_add(a.request);
+                let b_with = b_usage[at].wrapping_add(b.request);
+                out[at] = match (a_whole[at], b_whole[at]) {
+                    (0, 0) => 0,
+                    (0, whole) => integer(percent(whole, b_with, least)),
+                    (whole, 0) => integer(percent(whole, a_with, least)),
+                    _ => out[at],
+                };
+            }
+        }
+        is_exact(all_bits)
+    }
+}
+
+/// Nothing was negative, and nothing too large.
+#[inline(always)]
+fn is_exact(all_bits: i64) -> bool {
+    (0..EXACT).contains(&all_bits)
+}
+
+#[inline(always)]
+fn percent(whole: i64, taken: i64, least: bool) -> f64 {
+    let part = if least { whole.wrapping_sub(taken).max(0) } else { taken.min(whole) };
+    floor(float(part) * 100.0 / float(whole))
+}
+
+/// Balanced: how much more even the use of two resources is with the pod. The output is false if an amount is too large.
+pub(super) struct BalanceOfTwo<'a, 'o> {
+    pub(super) runs: [Run<'a>; 2],
+    pub(super) out: &'o mut [i64],
+}
+
+impl Lanes for BalanceOfTwo<'_, '_> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run(self) -> bool {
+        let n = self.out.len();
+        let [a, b] = self.runs;
+        let (a_whole, a_usage) = (&a.allocatable[..n], &a.usage[..n]);
+        let (b_whole, b_usage) = (&b.allocatable[..n], &b.usage[..n]);
+        let out = &mut self.out[..n];
+        let mut all_bits = 0;
+        for at in 0..n {
+            let (a_with, b_with) = (a_usage[at].wrapping_add(a.request), b_usage[at].wrapping_add(b.request));
+            all_bits |= a_whole[at] | a_usage[at] | a_with | b_whole[at] | b_usage[at] | b_with;
+            let (of_a, of_b) = (float(a_whole[at]), float(b_whole[at]));
+            let with_pod = balance(float(a_with) / of_a, float(b_with) / of_b);
+            let without_pod = balance(float(a_usage[at]) / of_a, float(b_usage[at]) / of_b);
+            // One resource alone is always even.
+            let gain = if (a_whole[at] == 0) | (b_whole[at] == 0) { 0.0 } else { with_pod - without_pod };
+            out[at] = integer(50.0 + floor((50.0 + gain) * 0.5));
+        }
+        is_exact(all_bits)
+    }
+}
+
+#[inline(always)]
+fn balance(a: f64, b: f64) -> f64 {
+    let (a, b) = (if a < 1.0 { a } else { 1.0 }, if b < 1.0 { b } else { 1.0 });
+    floor((1.0 - ((a - b) / 2.0).abs()) * 100.0)
+}
