@@ -1,5 +1,6 @@
 //! The shape of every API type: fields, types, list kinds, patch strategies. Built once from a text table; no object is touched here.
 
+pub mod descriptions;
 pub mod parse;
 
 use std::collections::HashMap;
@@ -7,6 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+pub use descriptions::Descriptions;
 pub use parse::ParseError;
 
 /// Index of a type in its [`Schema`]; valid only there.
@@ -144,6 +146,13 @@ impl Schema {
             Arc::new(schema.expect("the table is part of the program and a test reads it"))
         });
         BUILTIN.clone()
+    }
+
+    /// A schema of these types; references are indices into them.
+    pub fn of(types: Vec<Type>) -> Schema {
+        let place = |at: usize| TypeIdx(u32::try_from(at).unwrap_or(u32::MAX));
+        let by_name = types.iter().enumerate().map(|(at, ty)| (ty.name.clone(), place(at))).collect();
+        Schema { types, by_name }
     }
 
     /// The index of a type by its OpenAPI name.
