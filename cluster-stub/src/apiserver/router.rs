@@ -25,9 +25,9 @@ pub struct Router {
     /// Resources.
     pub registry: Registry,
     /// Which resources there are.
-    pub discovery: Discovery,
+    pub discovery: Arc<Discovery>,
     /// What they look like.
-    pub openapi: OpenApi,
+    pub openapi: Arc<OpenApi>,
     /// The key set of ServiceAccount tokens.
     pub tokens: ServiceAccountTokens,
     /// Counters.

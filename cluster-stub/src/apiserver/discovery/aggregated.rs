@@ -33,7 +33,7 @@ fn entry(resource: &Resource) -> Value {
         "responseKind": {"group": "", "version": "", "kind": resource.kind},
         "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
         "singularResource": resource.singular,
-        "verbs": resource.verbs.names(),
+        "verbs": super::legacy::verbs(resource),
     });
     if !resource.short_names.is_empty() {
         entry["shortNames"] = json!(resource.short_names);

@@ -77,7 +77,7 @@ fn own(resource: &Resource) -> Map<String, Value> {
     entry.insert("singularName".into(), json!(resource.singular));
     entry.insert("namespaced".into(), json!(resource.namespaced));
     entry.insert("kind".into(), json!(resource.kind));
-    entry.insert("verbs".into(), json!(resource.verbs.names()));
+    entry.insert("verbs".into(), verbs(resource));
     if !resource.short_names.is_empty() {
         entry.insert("shortNames".into(), json!(resource.short_names));
     }
@@ -85,6 +85,16 @@ fn own(resource: &Resource) -> Map<String, Value> {
         entry.insert("categories".into(), json!(resource.categories));
     }
     entry
+}
+
+/// Names of the verbs; for custom resources in upstream's own order.
+///
+/// Upstream v1.36.2: apiextensions-apiserver `pkg/apiserver/customresource_discovery_controller.go`.
+pub(super) fn verbs(resource: &Resource) -> Value {
+    if resource.custom.is_none() {
+        return json!(resource.verbs.names());
+    }
+    json!(["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"])
 }
 
 /// Upstream v1.36.2: apiserver/pkg/endpoints/discovery/storageversionhash.go.

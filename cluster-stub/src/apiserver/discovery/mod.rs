@@ -9,4 +9,4 @@ mod priority;
 
 pub use accept::MediaType;
 pub use documents::Discovery;
-pub use priority::{GroupVersionPriority, priority};
+pub use priority::{GroupVersionPriority, priority, version_rank};

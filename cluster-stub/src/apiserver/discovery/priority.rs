@@ -40,14 +40,48 @@ const BUILTIN: &[Row] = &[
 const AGGREGATOR: (&str, GroupVersionPriority) =
     ("apiregistration.k8s.io", GroupVersionPriority { group: 20000, version: 100 });
 /// Groups of CustomResourceDefinitions.
-const CUSTOM: GroupVersionPriority = GroupVersionPriority { group: 1000, version: 100 };
+const CUSTOM_GROUP: i32 = 1000;
 
 /// The order of `version` of `group`.
 pub fn priority(group: &str, version: &str) -> GroupVersionPriority {
     if group == AGGREGATOR.0 {
         return AGGREGATOR.1;
     }
-    let Some((_, group, versions)) = BUILTIN.iter().find(|(name, ..)| *name == group) else { return CUSTOM };
+    let Some((_, group, versions)) = BUILTIN.iter().find(|(name, ..)| *name == group) else {
+        return GroupVersionPriority { group: CUSTOM_GROUP, version: version_rank(version) };
+    };
     let version = versions.iter().find(|(name, _)| *name == version).map_or(9, |(_, order)| *order);
     GroupVersionPriority { group: *group, version }
+}
+
+/// The order of a version by its name: `v2`, `v1`, `v1beta2`, `v1beta1`, `v1alpha1`, then whatever is no such name.
+///
+/// Upstream v1.36.2: apimachinery `pkg/version/helpers.go` CompareKubeAwareVersionStrings.
+pub fn version_rank(version: &str) -> i32 {
+    let number = |text: &str| text.parse::<i32>().ok().filter(|number| (1..10_000).contains(number));
+    let parts = |rest: &str| -> Option<i32> {
+        let digits = rest.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(rest.len());
+        let major = number(&rest[..digits])?;
+        let (stage, minor) = match &rest[digits..] {
+            "" => (2, 0),
+            tail => match tail.strip_prefix("beta") {
+                Some(minor) => (1, number(minor)?),
+                None => (0, number(tail.strip_prefix("alpha")?)?),
+            },
+        };
+        Some(stage * 100_000_000 + major * 10_000 + minor)
+    };
+    version.strip_prefix('v').and_then(parts).unwrap_or(-1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stable_versions_go_before_beta_and_alpha() {
+        let mut versions = ["v1alpha1", "foo", "v1", "v1beta2", "v10", "v2", "v1beta1"];
+        versions.sort_by_key(|version| -version_rank(version));
+        assert_eq!(versions, ["v10", "v2", "v1", "v1beta2", "v1beta1", "v1alpha1", "foo"]);
+    }
 }

@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha512};
 use super::dialect::Dialect;
 use super::paths::paths;
 use super::protobuf;
-use super::schemas::{GroupVersionKind, kinds, list_type, schemas};
+use super::schemas::{GroupVersionKind, custom_documents, kinds, list_type, schemas};
 use crate::apiserver::discovery::MediaType;
 use crate::apiserver::health::GIT_VERSION;
 use crate::apiserver::request::Query;
@@ -120,7 +120,12 @@ impl Documents {
     fn hash(&self, name: &str) -> Option<String> {
         let resources = self.by_name.get(name)?;
         let names: Vec<&str> = resources.iter().map(|resource| resource.plural.as_ref()).collect();
-        let what = format!("{} {GIT_VERSION} {name} {}", env!("CARGO_PKG_VERSION"), names.join(","));
+        let custom: Vec<String> = resources
+            .iter()
+            .filter_map(|resource| Some(resource.custom.as_ref()?.document(|name| json!(name)).to_string()))
+            .collect();
+        let names = names.join(",");
+        let what = format!("{} {GIT_VERSION} {name} {names} {}", env!("CARGO_PKG_VERSION"), custom.join(","));
         Some(Sha512::digest(what).iter().map(|byte| format!("{byte:02X}")).collect())
     }
 
@@ -148,7 +153,8 @@ impl Documents {
     fn v3(&self, name: &str, schema: &Schema) -> Option<&Content> {
         let resources = self.by_name.get(name)?;
         let document = || {
-            let components = schemas(Dialect::V3, schema, roots(resources), &self.kinds());
+            let custom = custom_documents(resources.iter().map(Arc::as_ref));
+            let components = schemas(Dialect::V3, schema, roots(resources), &self.kinds(), &custom);
             let paths: Map<String, Value> = resources.iter().flat_map(|r| paths(Dialect::V3, r)).collect();
             Content::of(&json!({
                 "openapi": "3.0.0",
@@ -171,7 +177,8 @@ impl Documents {
 
     fn v2_document(&self, schema: &Schema) -> Value {
         let resources: Vec<Arc<Resource>> = self.all().cloned().collect();
-        let definitions = schemas(Dialect::V2, schema, roots(&resources), &self.kinds());
+        let custom = custom_documents(resources.iter().map(Arc::as_ref));
+        let definitions = schemas(Dialect::V2, schema, roots(&resources), &self.kinds(), &custom);
         let paths: Map<String, Value> = resources.iter().flat_map(|r| paths(Dialect::V2, r)).collect();
         json!({
             "swagger": "2.0",

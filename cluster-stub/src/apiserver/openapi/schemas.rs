@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use super::dialect::Dialect;
+use crate::apiserver::custom::CustomType;
 use crate::apiserver::resources::Resource;
-use crate::apiserver::schema::{Field, Schema, Structure, TypeRef};
+use crate::apiserver::schema::{Descriptions, Field, Schema, Structure, TypeRef};
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
@@ -60,12 +61,36 @@ pub(super) fn list_type(resource: &Resource) -> String {
     }
 }
 
+/// What writes the schemas of custom resources and their lists, by type name; the types that they use are added to a list.
+pub(super) type CustomDocuments<'a> = BTreeMap<String, Box<dyn Fn(Dialect, &mut Vec<String>) -> Value + 'a>>;
+
+/// The schemas of the custom resources among `resources`.
+pub(super) fn custom_documents<'a>(resources: impl Iterator<Item = &'a Resource>) -> CustomDocuments<'a> {
+    let mut documents: CustomDocuments<'a> = BTreeMap::new();
+    for resource in resources {
+        let Some(custom) = resource.custom.as_deref() else { continue };
+        let object = |dialect: Dialect, used: &mut Vec<String>| {
+            used.push(format!("{META}.ObjectMeta"));
+            custom.document(|name| dialect.extensible_reference(name))
+        };
+        let (item, kind) = (resource.type_name.to_string(), resource.list_kind.to_string());
+        documents.insert(item.clone(), Box::new(object));
+        let list = move |dialect: Dialect, used: &mut Vec<String>| {
+            used.extend([format!("{META}.ListMeta"), item.clone()]);
+            CustomType::list_document(&item, &kind, |name| dialect.reference(name))
+        };
+        documents.insert(list_type(resource), Box::new(list));
+    }
+    documents
+}
+
 /// The schemas of `roots` and of every type that they use.
 pub(super) fn schemas(
     dialect: Dialect,
     schema: &Schema,
     roots: impl IntoIterator<Item = String>,
     kinds: &BTreeMap<String, BTreeSet<GroupVersionKind>>,
+    custom: &CustomDocuments<'_>,
 ) -> Map<String, Value> {
     let mut made = Map::new();
     let mut wanted: Vec<String> = roots.into_iter().filter(|name| !name.is_empty()).collect();
@@ -73,10 +98,14 @@ pub(super) fn schemas(
         if made.contains_key(&name) {
             continue;
         }
-        let mut document = match schema.find(&name) {
-            Some(idx) => object(dialect, schema, idx, &mut wanted),
-            None => scalar(dialect, &name),
+        let mut document = match (schema.find(&name), custom.get(&name)) {
+            (Some(idx), _) => object(dialect, schema, idx, &mut wanted),
+            (None, Some(make)) => make(dialect, &mut wanted),
+            (None, None) => scalar(dialect, &name),
         };
+        if let Some(text) = Descriptions::builtin().of_type(&name) {
+            document["description"] = text.into();
+        }
         if let Some(kinds) = kinds.get(&name) {
             let kinds: Vec<Value> = kinds.iter().map(GroupVersionKind::to_value).collect();
             document["x-kubernetes-group-version-kind"] = json!(kinds);
@@ -89,8 +118,11 @@ pub(super) fn schemas(
 fn object(dialect: Dialect, schema: &Schema, idx: crate::apiserver::schema::TypeIdx, used: &mut Vec<String>) -> Value {
     let ty = schema.get(idx);
     let mut document = json!({"type": "object"});
-    let properties: Map<String, Value> =
-        ty.fields.iter().map(|field| (field.name.to_string(), property(dialect, schema, field, used))).collect();
+    let properties: Map<String, Value> = ty
+        .fields
+        .iter()
+        .map(|field| (field.name.to_string(), property(dialect, schema, &ty.name, field, used)))
+        .collect();
     if !properties.is_empty() {
         document["properties"] = Value::Object(properties);
     }
@@ -104,10 +136,13 @@ fn object(dialect: Dialect, schema: &Schema, idx: crate::apiserver::schema::Type
     document
 }
 
-fn property(dialect: Dialect, schema: &Schema, field: &Field, used: &mut Vec<String>) -> Value {
+fn property(dialect: Dialect, schema: &Schema, owner: &str, field: &Field, used: &mut Vec<String>) -> Value {
     let mut document = type_schema(dialect, schema, &field.ty, used);
     let is_list = matches!(field.ty, TypeRef::List(_));
     let mut set = |key: &str, value: Value| document[key] = value;
+    if let Some(text) = Descriptions::builtin().of_field(owner, &field.name) {
+        set("description", text.into());
+    }
     if let Some(default) = &field.default
         && dialect == Dialect::V3
     {

@@ -9,11 +9,12 @@ use super::{Entry, Registry};
 use crate::apiserver::codec::decode::{Decoded, decode_type};
 use crate::apiserver::codec::proto::{self, Envelope};
 use crate::apiserver::codec::{syntax, yaml};
+use crate::apiserver::custom::CustomType;
 use crate::apiserver::schema::{TypeIdx, TypeRef};
 use crate::apiserver::status::ApiError;
 
 /// What a body should be.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(super) struct Expected<'a> {
     /// `v1`, `apps/v1`.
     pub api_version: &'a str,
@@ -21,6 +22,8 @@ pub(super) struct Expected<'a> {
     pub kind: &'a str,
     /// Its type in the schema; `None` takes any object as it is.
     pub ty: Option<TypeIdx>,
+    /// What a definition says of it, for custom resources.
+    pub custom: Option<&'a CustomType>,
 }
 
 impl Registry {
@@ -61,7 +64,12 @@ impl Registry {
             )));
         }
         let ty = expected.ty.map_or(TypeRef::Any, TypeRef::Object);
-        let decoded = decode_type(&self.0.schema, &ty, body).map_err(|error| cannot(&error.to_string()))?;
+        let decoded = decode_type(&self.0.schema, &ty, body)
+            .and_then(|decoded| match expected.custom {
+                Some(custom) => custom.read(decoded.object),
+                None => Ok(decoded),
+            })
+            .map_err(|error| cannot(&error.to_string()))?;
         let mut object = ctx.check_strict(decoded, |why| cannot(&format!("strict decoding error: {why}")))?;
         object["kind"] = kind.into();
         object["apiVersion"] = api_version.into();
@@ -150,6 +158,7 @@ fn version_of(api_version: &str) -> &str {
 impl Entry {
     /// What bodies of this resource are.
     pub(super) fn expected(&self) -> Expected<'_> {
-        Expected { api_version: &self.api_version, kind: &self.resource.kind, ty: self.ty }
+        let custom = self.resource.custom.as_deref();
+        Expected { api_version: &self.api_version, kind: &self.resource.kind, ty: self.ty, custom }
     }
 }

@@ -105,7 +105,13 @@ impl Registry {
                 Ok(None) => {
                     undo(rollback).await;
                     if !generated {
-                        return Err(ApiError::already_exists(entry.qualified(), &name));
+                        let key = entry.key(namespace, &name);
+                        let going = self
+                            .read_stored(entry, &key)
+                            .await?
+                            .is_some_and(|stored| !meta::text(&stored.object, "deletionTimestamp").is_empty());
+                        let error = ApiError::already_exists(entry.qualified(), &name);
+                        return Err(if going { error.prefixed("object is being deleted: ") } else { error });
                     }
                     if attempt == NAME_ATTEMPTS {
                         return Err(ApiError::generate_name_conflict(entry.qualified(), &name));

@@ -16,6 +16,29 @@ use bytes::Bytes;
 /// Tries before a change gives up against other writers.
 const ATTEMPTS: usize = 64;
 
+impl Registry {
+    /// Takes a finalizer from a cluster-scoped object; a deleted object goes with its last one. One that is gone is no error.
+    pub(crate) async fn drop_finalizer(
+        &self,
+        resource: &GroupResource,
+        name: &str,
+        finalizer: &str,
+    ) -> Result<(), ApiError> {
+        let entry = self.entry_of(resource)?;
+        let ctx = RequestContext::internal("update");
+        let mut compute = |live: &Value| {
+            let mut object = live.clone();
+            if let Some(finalizers) = object["metadata"]["finalizers"].as_array_mut() {
+                finalizers.retain(|other| other != finalizer);
+            }
+            Ok(object)
+        };
+        let place = super::update::Place { namespace: "", name, subresource: "" };
+        let change = super::update::Change { place, uid: None, admitted_as: None };
+        self.change(&ctx, &entry, change, &mut compute).await.map(drop)
+    }
+}
+
 impl Objects for Registry {
     fn get(&self, resource: &GroupResource, namespace: &str, name: &str) -> Option<Arc<Value>> {
         let entry = self.entry_of(resource).ok()?;
@@ -30,6 +53,13 @@ impl Objects for Registry {
             return Vec::new();
         };
         cache.snapshot(namespace.unwrap_or(""), 0, |_| true).objects.iter().map(|object| object.value()).collect()
+    }
+
+    fn resource_of_kind(&self, api_version: &str, kind: &str) -> Option<(GroupResource, bool)> {
+        let table = self.table();
+        let found =
+            table.entries.iter().find(|entry| entry.api_version == api_version && entry.resource.kind == kind)?;
+        Some((found.resource.group_resource(), found.resource.namespaced))
     }
 
     fn read<'a>(

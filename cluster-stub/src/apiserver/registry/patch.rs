@@ -108,14 +108,16 @@ impl Registry {
 
     /// Holds a patched object against its type.
     fn conformed(&self, ctx: &RequestContext, entry: &Entry, patched: Value) -> Result<Value, ApiError> {
-        let Some(ty) = entry.ty else {
-            return Ok(patched);
-        };
         let refuse = |why: &str| {
             let error = FieldError::invalid(&Path::root("patch"), patched.to_string(), why);
             ApiError::invalid(Qualified { group: "", name: "" }, "", &[error])
         };
-        let decoded = conform(&self.0.schema, ty, &patched).map_err(|error| refuse(&error.to_string()))?;
+        let decoded = match (entry.ty, &entry.resource.custom) {
+            (Some(ty), _) => conform(&self.0.schema, ty, &patched),
+            (None, Some(custom)) => custom.read(patched.clone()),
+            (None, None) => return Ok(patched),
+        };
+        let decoded = decoded.map_err(|error| refuse(&error.to_string()))?;
         ctx.check_strict(decoded, |why| refuse(&format!("strict decoding error: {why}")))
     }
 
@@ -211,16 +213,17 @@ impl Registry {
                 entry.api_version, entry.resource.kind
             )));
         }
-        let Some(ty) = entry.ty else {
-            return Ok(value);
-        };
         if value["metadata"]["managedFields"].as_array().is_some_and(|entries| !entries.is_empty()) {
             return Err(ApiError::bad_request("metadata.managedFields must be nil"));
         }
-        // Duplicates show in the text only.
-        let decoded = match decode_stated(&self.0.schema, ty, body) {
-            Err(DecodeError::Syntax(_)) => conform_stated(&self.0.schema, ty, &value),
-            decoded => decoded,
+        let decoded = match (entry.ty, &entry.resource.custom) {
+            // Duplicates show in the text only.
+            (Some(ty), _) => match decode_stated(&self.0.schema, ty, body) {
+                Err(DecodeError::Syntax(_)) => conform_stated(&self.0.schema, ty, &value),
+                decoded => decoded,
+            },
+            (None, Some(custom)) => custom.read(value.clone()),
+            (None, None) => return Ok(value.clone()),
         };
         let Decoded { object, strict_errors } = decoded.map_err(|error| {
             ApiError::unclassified(format!(

@@ -44,7 +44,7 @@ impl Registry {
             Verbs::UPDATE => {
                 ctx.options = WriteOptions::parse(&ctx.query, WriteVerb::Update)?;
                 let ty = self.0.schema.find(SCALE_TYPE);
-                let expected = Expected { api_version: "autoscaling/v1", kind: "Scale", ty };
+                let expected = Expected { api_version: "autoscaling/v1", kind: "Scale", ty, custom: None };
                 let wanted = self.decode_body(ctx, body, expected)?;
                 self.change_scale(ctx, entry, scale, &mut |_| Ok(wanted.clone())).await?
             }

@@ -57,6 +57,9 @@ impl Registry {
         let entry = self.entry(&info.group, &info.version, &info.resource).ok_or_else(ApiError::no_such_resource)?;
         check_scope(&entry, info)?;
         let verb = verb_of(&info.verb).ok_or_else(ApiError::method_not_allowed)?;
+        if let Some(warning) = &entry.resource.deprecation {
+            ctx.warn(warning.as_ref());
+        }
         let outcome = if info.subresource.is_empty() {
             self.on_resource(ctx, &entry, verb, method, extensions, body).await
         } else {
@@ -225,7 +228,7 @@ impl Registry {
             format!("{}/{}", subresource.group, subresource.version)
         };
         let ty = self.0.schema.find(&subresource.type_name);
-        let expected = Expected { api_version: &api_version, kind: &subresource.kind, ty };
+        let expected = Expected { api_version: &api_version, kind: &subresource.kind, ty, custom: None };
         let object = self.decode_body(ctx, body, expected)?;
         self.act(ctx, entry, &ctx.info.name, action, object, accept).await
     }

@@ -136,6 +136,8 @@ fn kind(plural: &'static str, name: &'static str, graceful: bool) -> Arc<Resourc
         columns: Arc::new(NameColumn([column])),
         strategy: Arc::new(Rules { graceful }),
         storage: plural.into(),
+        deprecation: None,
+        custom: None,
         action: None,
     })
 }

@@ -328,14 +328,14 @@ impl Registry {
 
     /// Who writes fields, for `managedFields`.
     pub(super) fn writer<'a>(&'a self, ctx: &RequestContext, entry: &'a Entry, subresource: &'a str) -> Writer<'a> {
-        Writer {
-            schema: &self.0.schema,
-            ty: entry.ty,
-            manager: ctx.manager(),
-            subresource,
-            api_version: &entry.api_version,
-            now: ctx.now,
-        }
+        let (schema, ty) = match &entry.resource.custom {
+            Some(custom) => {
+                let (schema, ty) = custom.types();
+                (schema, Some(ty))
+            }
+            None => (&*self.0.schema, entry.ty),
+        };
+        Writer { schema, ty, manager: ctx.manager(), subresource, api_version: &entry.api_version, now: ctx.now }
     }
 }
 
