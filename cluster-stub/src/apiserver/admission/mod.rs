@@ -1,18 +1,28 @@
 //! Admission: what the API server changes in a write, or refuses, after authorization and before storage. One file per plugin; the chain
 //! and its order stand here.
 
+mod attributes;
 mod defaults;
 mod limit_ranger;
+mod matching;
 mod namespace_lifecycle;
+mod persistent_volume_claim_resize;
 mod plugin;
 mod pod_security;
 mod priority;
 mod rbac_escalation;
 mod resource_quota;
 mod service_account;
+mod validating_policy;
+mod webhook;
 
+pub(in crate::apiserver) use attributes::names as expression_names;
 pub use plugin::{AdmissionPlugin, AdmissionRequest, Operation};
 pub use rbac_escalation::RbacEscalation;
+pub use validating_policy::ValidatingAdmissionPolicy;
+pub use webhook::Webhooks;
+
+use std::sync::Arc;
 
 use crate::apiserver::status::ApiError;
 
@@ -44,6 +54,7 @@ impl AdmissionChain {
             Box::new(service_account::ServiceAccount),
             Box::new(pod_security::PodSecurity),
             Box::new(priority::Priority),
+            Box::new(persistent_volume_claim_resize::PersistentVolumeClaimResize),
             Box::new(resource_quota::ResourceQuota),
         ];
         AdmissionChain { mutating, validating }
@@ -52,6 +63,14 @@ impl AdmissionChain {
     /// Adds a plugin behind all mutating ones.
     pub fn push_mutating(&mut self, plugin: impl AdmissionPlugin + 'static) {
         self.mutating.push(Box::new(plugin));
+    }
+
+    /// Adds what is configured by objects: policies, then webhooks. Upstream asks them after its own plugins, and counts quotas last.
+    pub fn push_configured(&mut self, policies: ValidatingAdmissionPolicy, webhooks: Arc<Webhooks>) {
+        self.mutating.push(Box::new(webhooks.clone()));
+        let last = self.validating.len().saturating_sub(1);
+        self.validating.insert(last, Box::new(policies));
+        self.validating.insert(last + 1, Box::new(webhooks));
     }
 
     /// Runs the mutating plugins; the first refusal ends it.

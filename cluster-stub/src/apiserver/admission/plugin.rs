@@ -89,7 +89,8 @@ impl AdmissionRequest<'_> {
         Qualified { group: &self.resource.group, name: &self.resource.plural }
     }
 
-    fn display_name(&self) -> String {
+    /// The object's name as messages have it.
+    pub fn display_name(&self) -> String {
         if !self.name.is_empty() {
             return self.name.clone();
         }
