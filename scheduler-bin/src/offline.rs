@@ -70,7 +70,7 @@ impl Offline {
     /// # Errors
     /// See [`OfflineError`].
     pub(crate) async fn start(registry: &Registry, options: OfflineOptions) -> Result<Self, OfflineError> {
-        let cluster = Cluster::start(ClusterOptions {
+        let mut cluster = Cluster::start(ClusterOptions {
             data_dir: options.data_dir,
             bind_address: options.address,
             port: options.port,
@@ -92,16 +92,13 @@ impl Offline {
                     record: None,
                     observer: options.observer,
                 };
-                Some(
-                    LiveScheduler::start(
-                        cluster.client(UserInfo::authenticated(SCHEDULER_USER, [""; 0])),
-                        registry,
-                        live,
-                    )
-                    .await?,
-                )
+                let user = || UserInfo::authenticated(SCHEDULER_USER, [""; 0]);
+                // The only scheduler of this cluster has no rival: it need not wait for an old Lease to run out.
+                cluster.hold_lease("kube-scheduler", user());
+                Some(LiveScheduler::start(cluster.client(user()), registry, live).await?)
             }
         };
+        cluster.ready().await;
         Ok(Self { cluster, scheduler })
     }
 

@@ -32,7 +32,8 @@ impl Lookup {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    fn objects(&self) -> Option<Arc<dyn Objects>> {
+    /// The stored objects, while the cluster runs.
+    pub fn objects(&self) -> Option<Arc<dyn Objects>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

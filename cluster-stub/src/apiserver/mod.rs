@@ -7,8 +7,11 @@ pub mod authn;
 pub mod authz;
 pub mod bootstrap;
 pub mod cache;
+pub mod cel;
+
 pub mod codec;
 pub mod connections;
+pub mod custom;
 pub mod discovery;
 pub mod health;
 pub mod lookup;

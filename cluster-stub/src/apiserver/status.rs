@@ -90,6 +90,48 @@ impl ApiError {
         ApiError::new(409, "AlreadyExists", format!("{resource} {} already exists", quote(name))).about(resource, name)
     }
 
+    /// The same error with more words in front of its message.
+    #[must_use]
+    pub fn prefixed(mut self, words: &str) -> ApiError {
+        self.0.message.insert_str(0, words);
+        self
+    }
+
+    /// What an admission policy or webhook answers: its own reason and code, with the message as the only cause.
+    pub fn denied(resource: Qualified<'_>, name: &str, reason: &str, message: &str) -> ApiError {
+        let (reason, code) = match reason {
+            "Forbidden" => ("Forbidden", 403),
+            "Unauthorized" => ("Unauthorized", 401),
+            "RequestEntityTooLarge" => ("RequestEntityTooLarge", 413),
+            _ => ("Invalid", 422),
+        };
+        let mut error = ApiError::forbidden(resource, name, message).with_cause("", message, "");
+        (error.0.reason, error.0.code) = (reason, code);
+        error
+    }
+
+    /// A failure that somebody else put into words: code, reason and message of a `Status`. Reasons that no client knows are left out.
+    pub fn foreign(code: u16, reason: &str, message: impl Into<String>) -> ApiError {
+        const REASONS: [&str; 14] = [
+            "Unauthorized",
+            "Forbidden",
+            "NotFound",
+            "AlreadyExists",
+            "Conflict",
+            "Gone",
+            "Invalid",
+            "ServerTimeout",
+            "Timeout",
+            "TooManyRequests",
+            "BadRequest",
+            "MethodNotAllowed",
+            "InternalError",
+            "ServiceUnavailable",
+        ];
+        let known = REASONS.into_iter().find(|known| *known == reason).unwrap_or_default();
+        ApiError::new(code, known, message)
+    }
+
     /// 409: no free name was found for a `generateName`.
     pub fn generate_name_conflict(resource: Qualified<'_>, name: &str) -> ApiError {
         let message = format!(

@@ -12,13 +12,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::service_range::first_address;
 use super::{ClusterOptions, StartError, host};
-use crate::apiserver::admission::{AdmissionChain, RbacEscalation};
+use crate::apiserver::admission::{AdmissionChain, RbacEscalation, ValidatingAdmissionPolicy, Webhooks};
 use crate::apiserver::authn::{
     Authenticator, CertificateVerifier, RequestHeaderConfig, ServiceAccountTokens, TokenFile, UserInfo,
 };
 use crate::apiserver::authz::{Authorizer, NodeAuthorizer, PrivilegedGroups, Rbac, RbacKind, Union, follow};
 use crate::apiserver::bootstrap::{BootstrapOptions, bootstrap, node_rules};
 use crate::apiserver::connections::{Connections, add_token_subresource};
+use crate::apiserver::custom::CustomResources;
 use crate::apiserver::discovery::Discovery;
 use crate::apiserver::lookup::Lookup;
 use crate::apiserver::metrics::Metrics;
@@ -105,10 +106,12 @@ pub(super) async fn start(options: &ClusterOptions) -> Result<Api, StartError> {
     let mut served = resources::builtin(&ResourceOptions { service_range: range.clone() });
     add_token_subresource(&mut served, &tokens);
     let mut admission = AdmissionChain::builtin();
+    let policies = ValidatingAdmissionPolicy::new(authorizer.clone());
+    admission.push_configured(policies, Arc::new(Webhooks::new(authorizer.clone())));
     admission.push_mutating(RbacEscalation::new(rbac.clone(), authorizer.clone()));
     let schema = Schema::builtin();
-    let discovery = Discovery::new(reached.to_string(), &served);
-    let openapi = OpenApi::new(schema.clone(), &served);
+    let discovery = Arc::new(Discovery::new(reached.to_string(), &served));
+    let openapi = Arc::new(OpenApi::new(schema.clone(), &served));
     let group_versions = discovery.group_versions();
     let registry = Registry::start(RegistryConfig {
         store,
@@ -126,6 +129,9 @@ pub(super) async fn start(options: &ClusterOptions) -> Result<Api, StartError> {
             tasks.push(tokio::spawn(follow(rbac.clone(), kind, cache, stop.clone())));
         }
     }
+
+    let custom = CustomResources { registry: registry.clone(), discovery: discovery.clone(), openapi: openapi.clone() };
+    tasks.push(tokio::spawn(custom.run(stop.clone())));
 
     let bootstrapped = Arc::new(AtomicBool::new(false));
     let server = ApiServer::new(ApiServerConfig {

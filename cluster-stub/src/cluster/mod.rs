@@ -11,6 +11,7 @@ mod service_range;
 use std::sync::Weak;
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -20,6 +21,7 @@ pub use options::ClusterOptions;
 use crate::apiserver::authn::UserInfo;
 use crate::apiserver::authn::user::{NODE_USER_PREFIX, SERVICE_ACCOUNT_PREFIX};
 use crate::apiserver::lookup::Lookup;
+use crate::apiserver::resources::GroupResource;
 use crate::apiserver::server::ApiServer;
 use crate::controllers::{self, ControllerOptions, Controllers, SigningCa};
 use crate::kubelet::{self, FLEET_IDENTITY, KubeletOptions, Kubelets};
@@ -28,6 +30,8 @@ use crate::store::Store;
 /// How often `shutdown` looks whether the store was let go of, and after what pause.
 const RELEASE_ATTEMPTS: u32 = 200;
 const RELEASE_PAUSE: Duration = Duration::from_millis(10);
+/// Longest wait of `Cluster::ready`.
+const READY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A running cluster. [`Cluster::shutdown`] ends it in order; dropping it leaves the rest to the runtime.
 ///
@@ -50,6 +54,8 @@ pub struct Cluster {
     tasks: Vec<JoinHandle<()>>,
     controllers: Option<Controllers>,
     kubelets: Option<Kubelets>,
+    /// Names of the nodes of the start.
+    node_names: Vec<String>,
 }
 
 impl Cluster {
@@ -59,7 +65,7 @@ impl Cluster {
     /// # Errors
     /// [`StartError`], with nothing left running.
     pub async fn start(options: ClusterOptions) -> Result<Self, StartError> {
-        let api::Api { server, server_url, kubeconfig, lookup, connections, pki, store, stop, mut tasks } =
+        let api::Api { server, server_url, kubeconfig, lookup, connections, pki, store, stop, tasks } =
             api::start(&options).await?;
         let clients = {
             let server = server.clone();
@@ -77,12 +83,6 @@ impl Cluster {
             };
             controllers::start(clients.clone(), controller_options, options.story.clone())
         });
-        if options.controllers {
-            let client = clients("system:kube-controller-manager");
-            let holder = format!("{}_{}", host::name(), uuid::Uuid::new_v4());
-            let lease = leader_lease::hold(client, "kube-controller-manager", holder, stop.clone());
-            tasks.push(tokio::spawn(lease));
-        }
         let kubelets = options.kubelet.then(|| {
             let kubelet_options = KubeletOptions { nodes: options.nodes.clone(), ..KubeletOptions::default() };
             kubelet::start(clients.clone(), kubelet_options, options.story.clone())
@@ -91,7 +91,13 @@ impl Cluster {
             // The slot is empty: this is the only place that fills it.
             let _ = connections.logs.set(kubelets.log_source());
         }
-        Ok(Cluster { server, server_url, kubeconfig, lookup, store, stop, tasks, controllers, kubelets })
+        let node_names = options.nodes.iter().filter_map(|node| node.metadata.name.clone()).collect();
+        let mut cluster =
+            Cluster { server, server_url, kubeconfig, lookup, store, stop, tasks, controllers, kubelets, node_names };
+        if options.controllers {
+            cluster.hold_lease("kube-controller-manager", user_of("system:kube-controller-manager"));
+        }
+        Ok(cluster)
     }
 
     /// Where the API server listens, e.g. `https://127.0.0.1:6443`.
@@ -102,6 +108,38 @@ impl Cluster {
     /// A kubeconfig whose user is in `system:masters`. It holds a private key: store it for its owner only.
     pub fn kubeconfig(&self) -> String {
         self.kubeconfig.clone()
+    }
+
+    /// Holds the Lease `name` in `kube-system` as `user`, as long as the cluster runs: what a component that elects a
+    /// leader leaves there, for one that has no rival.
+    pub fn hold_lease(&mut self, name: &'static str, user: UserInfo) {
+        let holder = format!("{}_{}", host::name(), uuid::Uuid::new_v4());
+        let lease = leader_lease::hold(self.server.client(user), name, holder, self.stop.clone());
+        self.tasks.push(tokio::spawn(lease));
+    }
+
+    /// Waits until every node of the start is Ready and free of the taint of the beginning, and pods can be created in
+    /// the namespace `default`. Gives up after [`READY_TIMEOUT`], and at once where nobody works towards it.
+    pub async fn ready(&self) {
+        let mut pause = Duration::from_millis(2);
+        let deadline = tokio::time::Instant::now() + READY_TIMEOUT;
+        while self.controllers.is_some() && tokio::time::Instant::now() < deadline && !self.is_ready() {
+            tokio::time::sleep(pause).await;
+            pause = (pause * 3 / 2).min(Duration::from_millis(100));
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        let account = GroupResource::of("", "serviceaccounts");
+        let Some(objects) = self.lookup.objects() else { return true };
+        if objects.get(&account, "default", "default").is_none() {
+            return false;
+        }
+        if self.kubelets.is_none() {
+            return true;
+        }
+        let nodes = GroupResource::of("", "nodes");
+        self.node_names.iter().all(|name| objects.get(&nodes, "", name).is_some_and(|node| takes_pods(&node)))
     }
 
     /// A client in this process, without a socket, that acts as `user`. What `user` may do is authorized as for anybody.
@@ -154,6 +192,15 @@ impl Drop for Cluster {
         self.stop.cancel();
         self.lookup.clear();
     }
+}
+
+/// Whether a node is Ready, and the node lifecycle controller has seen that.
+fn takes_pods(node: &Value) -> bool {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let ready = list(&node["status"]["conditions"])
+        .iter()
+        .any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
+    ready && !list(&node["spec"]["taints"]).iter().any(|taint| taint["key"] == "node.kubernetes.io/not-ready")
 }
 
 /// The user of a component's name, with the groups that authentication would give it.

@@ -51,7 +51,21 @@ impl Performer {
                 }
                 result
             }
-            EffectKind::DeleteVictim { victim, condition, .. } => self.evict(victim, condition).await,
+            EffectKind::DeleteVictim { preemptor, victim, node, condition } => {
+                if self.evict(victim, condition).await? {
+                    self.recorder.record(Happening {
+                        regarding: pod_reference(victim),
+                        related: Some(pod_reference(preemptor)),
+                        kind: "Normal".to_owned(),
+                        reason: "Preempted".to_owned(),
+                        action: "Preempting".to_owned(),
+                        note: format!("Preempted by pod {} on node {node}", preemptor.uid),
+                        reporting_controller: effect.scheduler_name.to_string(),
+                        at: Timestamp::now(),
+                    });
+                }
+                Ok(())
+            }
             EffectKind::RecordEvent { regarding, related, event_type, reason, action, note } => {
                 self.recorder.record(Happening {
                     regarding: pod_reference(regarding),
@@ -142,10 +156,11 @@ impl Performer {
     }
 
     /// Upstream v1.36.2: framework/preemption executor.go: the condition first, then deletion; a victim that is gone is a success.
-    async fn evict(&self, victim: &ObjectRef, condition: &PodCondition) -> Result<(), EffectError> {
+    /// The answer says whether it was still there.
+    async fn evict(&self, victim: &ObjectRef, condition: &PodCondition) -> Result<bool, EffectError> {
         let patch = json!({ "metadata": { "uid": *victim.uid }, "status": { "conditions": [to_api(condition, Some(Timestamp::now()))] } });
         match self.patch_status(victim, &patch).await {
-            Err(error) if error.not_found => return Ok(()),
+            Err(error) if error.not_found => return Ok(false),
             answer => answer?,
         }
         let pods = self.pods(victim);
@@ -154,10 +169,10 @@ impl Performer {
         let mut tries = Tries::default();
         loop {
             match timed(pods.delete(&victim.name, &params)).await {
-                Ok(_) => return Ok(()),
+                Ok(_) => return Ok(true),
                 // Another pod has the name now: the victim is gone.
                 Err(error) if matches!(failure::verdict(&error), Verdict::NotFound | Verdict::Conflict) => {
-                    return Ok(());
+                    return Ok(false);
                 }
                 Err(error) => tries.again(&error).await?,
             }

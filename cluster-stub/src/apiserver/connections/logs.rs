@@ -1,6 +1,7 @@
 //! GET of `pods/NAME/log`, and the refusal of all other connections: the containers of this cluster are simulated.
 
 use futures::StreamExt as _;
+use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -25,7 +26,7 @@ pub(super) async fn log(request: &ConnectRequest<'_>, source: Option<&SharedLogS
     let pod = pod(request).await?;
     let container = container(&pod, query.get("container").unwrap_or_default(), &info.name)?;
     let bound = pod["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty());
-    let (Some(source), true) = (source, bound) else { return Ok(plain(Body::empty())) };
+    let (Some(source), true) = (source, bound) else { return Ok(nothing()) };
     let wanted = LogRequest {
         namespace: info.namespace.clone(),
         pod: info.name.clone(),
@@ -46,13 +47,32 @@ pub(super) async fn log(request: &ConnectRequest<'_>, source: Option<&SharedLogS
 pub(super) fn no_connection(request: &ConnectRequest<'_>) -> ApiError {
     let info = &request.ctx.info;
     let resource = Qualified { group: &info.group, name: &info.resource };
-    if request.registry.get(&request.resource.group_resource(), &info.namespace, &info.name).is_none() {
+    let Some(object) = request.registry.get(&request.resource.group_resource(), &info.namespace, &info.name) else {
         return ApiError::not_found(resource, &info.name);
+    };
+    if info.resource == "pods"
+        && let Err(error) = streaming_location(&object, &request.ctx.query, &info.subresource, &info.name)
+    {
+        return error;
     }
     let (what, name) = (&info.subresource, &info.name);
     ApiError::unavailable(format!(
         "{resource} {name:?} is simulated: nothing runs there that {what} could connect to, want a cluster with real nodes"
     ))
+}
+
+/// What a connection to a pod needs before its node is asked: a container that is there, and a node.
+///
+/// Upstream v1.36.2: pkg/registry/core/pod/strategy.go streamLocation and PortForwardLocation.
+fn streaming_location(pod: &Value, query: &Query, subresource: &str, name: &str) -> Result<(), ApiError> {
+    if matches!(subresource, "exec" | "attach") {
+        container(pod, query.get("container").unwrap_or_default(), name)?;
+    }
+    let bound = pod["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty());
+    if bound || subresource == "proxy" {
+        return Ok(());
+    }
+    Err(ApiError::bad_request(format!("pod {name} does not have a host assigned")))
 }
 
 async fn pod(request: &ConnectRequest<'_>) -> Result<Value, ApiError> {
@@ -128,6 +148,13 @@ fn flag(query: &Query, name: &str) -> bool {
     query.get(name).is_some_and(|value| !matches!(value, "false" | "0"))
 }
 
+/// There is no place to read from yet, and so no content.
+fn nothing() -> Response {
+    let mut response = http::Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
+}
+
 fn plain(body: Body) -> Response {
     let mut response = http::Response::new(body);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
@@ -161,6 +188,25 @@ mod tests {
         for (pod, wanted, want) in cases {
             let got = container(&pod, wanted, "p");
             assert_eq!(got.as_deref().map_err(ApiError::message), want);
+        }
+    }
+
+    #[test]
+    fn a_connection_needs_a_container_and_a_node() {
+        let spec = json!({"containers": [{"name": "a"}]});
+        let bound = json!({"spec": {"nodeName": "n", "containers": [{"name": "a"}]}});
+        let waiting = json!({"spec": spec});
+        let cases = [
+            (&bound, "exec", "", Ok(())),
+            (&bound, "exec", "container=b", Err("container b is not valid for pod p")),
+            (&bound, "portforward", "", Ok(())),
+            (&waiting, "attach", "", Err("pod p does not have a host assigned")),
+            (&waiting, "portforward", "", Err("pod p does not have a host assigned")),
+            (&waiting, "proxy", "", Ok(())),
+        ];
+        for (pod, subresource, query, want) in cases {
+            let got = streaming_location(pod, &Query::parse(query), subresource, "p");
+            assert_eq!(got.as_ref().map_err(|error| error.message()).copied(), want, "{subresource} {query}");
         }
     }
 

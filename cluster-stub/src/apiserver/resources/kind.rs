@@ -52,6 +52,7 @@ pub(super) struct Kind {
     prepare_update: PrepareUpdate,
     validate: Validate,
     validate_update: ValidateUpdate,
+    validate_change: ValidateUpdate,
     prepare_status: PrepareUpdate,
     validate_status: ValidateUpdate,
     warnings: Warnings,
@@ -59,6 +60,7 @@ pub(super) struct Kind {
     field_values: FieldValues,
     columns: &'static [Column],
     cells: Cells,
+    deprecation: Option<&'static str>,
 }
 
 impl Kind {
@@ -88,6 +90,7 @@ impl Kind {
             prepare_update: |_, _, _| {},
             validate: |_, _| {},
             validate_update: |_, _, _| {},
+            validate_change: |_, _, _| {},
             prepare_status: |_, _, _| {},
             validate_status: |_, _, _| {},
             warnings: |_, _| Vec::new(),
@@ -95,6 +98,7 @@ impl Kind {
             field_values: |_| Vec::new(),
             columns: super::columns::NAME_AND_CREATED,
             cells: super::columns::name_and_created,
+            deprecation: None,
         }
     }
 
@@ -198,6 +202,12 @@ impl Kind {
         self
     }
 
+    /// Faults of a change that upstream's strategy looks for after everything else.
+    pub(super) fn validate_change(mut self, validate: ValidateUpdate) -> Kind {
+        self.validate_change = validate;
+        self
+    }
+
     /// Changes of a status update beyond putting back what is not status.
     pub(super) fn prepare_status(mut self, prepare: PrepareUpdate) -> Kind {
         self.prepare_status = prepare;
@@ -221,6 +231,12 @@ impl Kind {
         self
     }
 
+    /// What every request for the kind is warned of.
+    pub(super) fn deprecated(mut self, warning: &'static str) -> Kind {
+        self.deprecation = Some(warning);
+        self
+    }
+
     pub(super) fn columns(mut self, columns: &'static [Column], cells: Cells) -> Kind {
         self.columns = columns;
         self.cells = cells;
@@ -234,6 +250,7 @@ impl Kind {
         } else {
             Vec::new()
         };
+        let deprecation = self.deprecation.map(Cow::Borrowed);
         let borrowed = |names: &'static [&'static str]| names.iter().map(|name| Cow::Borrowed(*name)).collect();
         Resource {
             group: self.group.into(),
@@ -251,6 +268,8 @@ impl Kind {
             columns: Arc::new(Printer { columns: self.columns, cells: self.cells }),
             storage: self.storage.unwrap_or(self.plural).into(),
             strategy: Arc::new(self),
+            deprecation,
+            custom: None,
             action: None,
         }
     }
@@ -293,7 +312,7 @@ impl Kind {
 }
 
 /// Whether two objects are equal apart from some top-level members.
-pub(super) fn same_but(left: &Value, right: &Value, ignored: &[&str]) -> bool {
+pub(in crate::apiserver) fn same_but(left: &Value, right: &Value, ignored: &[&str]) -> bool {
     let members = |value: &Value, other: &Value| {
         value.as_object().is_none_or(|map| {
             map.iter().all(|(key, member)| ignored.contains(&key.as_str()) || same(member, other.at(key)))
@@ -352,6 +371,7 @@ impl Strategy for Kind {
         errors.extend(validate_object_meta_update(object, old));
         (self.validate_update)(object, old, &mut errors);
         (self.validate)(object, &mut errors);
+        (self.validate_change)(object, old, &mut errors);
         dedup(errors)
     }
 
@@ -417,7 +437,7 @@ impl UpdateStrategy for StatusOf {
 }
 
 /// Puts the old members back, apart from some top-level ones.
-pub(super) fn restore_all_but(object: &mut Value, old: &Value, kept: &[&str]) {
+pub(in crate::apiserver) fn restore_all_but(object: &mut Value, old: &Value, kept: &[&str]) {
     let Some(map) = object.as_object_mut() else { return };
     map.retain(|key, _| kept.contains(&key.as_str()) || matches!(key.as_str(), "apiVersion" | "kind"));
     for (key, member) in old.as_object().into_iter().flatten() {
@@ -433,7 +453,7 @@ pub(super) fn restore_labels(object: &mut Value, old: &Value) {
 }
 
 /// Keeps all of the old metadata but its resourceVersion and managed fields.
-pub(super) fn restore_metadata(object: &mut Value, old: &Value) {
+pub(in crate::apiserver) fn restore_metadata(object: &mut Value, old: &Value) {
     let given = object.take_member("metadata");
     let mut metadata = old.at("metadata").clone();
     metadata.put("resourceVersion", given.at("resourceVersion").clone());

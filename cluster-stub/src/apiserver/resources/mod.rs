@@ -2,6 +2,7 @@
 //! simple kinds. How requests are handled is the registry's business.
 
 pub mod action;
+mod admission_registration;
 mod apps;
 mod autoscaling;
 mod batch;
@@ -9,6 +10,7 @@ mod certificates;
 pub mod columns;
 mod coordination;
 pub(in crate::apiserver) mod core;
+mod custom_resource_definition;
 mod kind;
 mod networking;
 mod objects;
@@ -26,6 +28,7 @@ mod strategy;
 
 pub use action::{Action, ActionRequest};
 pub use columns::{Column, Columns};
+pub(in crate::apiserver) use kind::{restore_all_but, restore_metadata, same_but};
 pub use objects::{Change, Objects};
 pub use resource::{Behavior, GroupResource, Resource, Subresource, Verbs};
 pub use strategy::{GarbagePolicy, GracefulDelete, Rollback, ScaleStrategy, Strategy, UpdateStrategy, WriteContext};
@@ -50,11 +53,13 @@ pub fn builtin(options: &ResourceOptions) -> Vec<Arc<Resource>> {
     let mut resources = core::resources(options);
     resources.extend([pod::resource(), pod::bindings(), core::events_k8s_io()]);
     for group in [
+        admission_registration::resources(),
         apps::resources(),
         autoscaling::resources(),
         batch::resources(),
         certificates::resources(),
         coordination::resources(),
+        vec![custom_resource_definition::resource()],
         networking::resources(),
         others::resources(),
         policy::resources(),

@@ -19,6 +19,9 @@ pub trait Objects: Send + Sync {
     /// All objects of a kind in a namespace, or everywhere, as the watch cache has them, by name.
     fn list(&self, resource: &GroupResource, namespace: Option<&str>) -> Vec<Arc<Value>>;
 
+    /// The resource whose objects are of this kind, if one is served.
+    fn resource_of_kind(&self, api_version: &str, kind: &str) -> Option<(GroupResource, bool)>;
+
     /// The object as the store has it now.
     fn read<'a>(
         &'a self,

@@ -1,4 +1,4 @@
-//! Kinds with few rules of the groups node, resource, flowcontrol, admissionregistration, apiextensions, apiregistration,
+//! Kinds with few rules of the groups node, resource, flowcontrol, apiregistration,
 //! authentication and authorization: one line of data each, columns below.
 
 use jiff::Timestamp;
@@ -16,8 +16,7 @@ pub(super) fn resources() -> Vec<Resource> {
     let mut resources = vec![runtime_class()];
     resources.extend(dynamic_resources());
     resources.extend(flow_control());
-    resources.extend(admission_registration());
-    resources.extend([custom_resource_definition(), api_service()]);
+    resources.push(api_service());
     resources.extend(reviews());
     resources
 }
@@ -179,133 +178,6 @@ fn flow_control() -> Vec<Resource> {
             )
             .build(),
     ]
-}
-
-/// Upstream: `pkg/apis/admissionregistration/v1/defaults.go`.
-fn admission_registration() -> Vec<Resource> {
-    let kind = |plural, kind| {
-        Kind::new("admissionregistration.k8s.io", "v1", plural, kind)
-            .cluster_scoped()
-            .categories(&["api-extensions"])
-            .generation()
-            .conditional_update_only()
-    };
-    let webhooks = const { &[columns::NAME, Column::integer("Webhooks"), columns::AGE] };
-    let webhook_cells = |object: &Value, now: Timestamp| {
-        vec![columns::name(object), json!(object.items("webhooks").len()), columns::age(object, now)]
-    };
-    let binding = const { &[columns::NAME, Column::text("PolicyName"), Column::text("ParamRef"), columns::AGE] };
-    vec![
-        kind("mutatingadmissionpolicies", "MutatingAdmissionPolicy")
-            .defaults(|object| apply_policy_defaults(object.object_mut("spec")))
-            .columns(
-                const { &[columns::NAME, Column::integer("Mutations"), Column::text("ParamKind"), columns::AGE] },
-                |object, now| policy_cells(object, "mutations", now),
-            )
-            .build(),
-        kind("mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding")
-            .columns(binding, binding_cells)
-            .build(),
-        kind("validatingadmissionpolicies", "ValidatingAdmissionPolicy")
-            .status()
-            .defaults(|object| apply_policy_defaults(object.object_mut("spec")))
-            .columns(
-                const { &[columns::NAME, Column::integer("Validations"), Column::text("ParamKind"), columns::AGE] },
-                |object, now| policy_cells(object, "validations", now),
-            )
-            .build(),
-        kind("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding")
-            .columns(binding, binding_cells)
-            .build(),
-        kind("mutatingwebhookconfigurations", "MutatingWebhookConfiguration")
-            .defaults(|object| apply_webhook_defaults(object, true))
-            .columns(webhooks, webhook_cells)
-            .build(),
-        kind("validatingwebhookconfigurations", "ValidatingWebhookConfiguration")
-            .defaults(|object| apply_webhook_defaults(object, false))
-            .columns(webhooks, webhook_cells)
-            .build(),
-    ]
-}
-
-fn apply_policy_defaults(spec: &mut Value) {
-    spec.default_to("failurePolicy", "Fail");
-    if let Some(constraints) = spec.get_mut("matchConstraints").filter(|constraints| constraints.is_object()) {
-        constraints.default_to("matchPolicy", "Equivalent");
-        constraints.default_to("namespaceSelector", json!({}));
-        constraints.default_to("objectSelector", json!({}));
-        for list in ["resourceRules", "excludeResourceRules"] {
-            for rule in constraints.items_mut(list) {
-                rule.default_to("scope", "*");
-            }
-        }
-    }
-}
-
-fn apply_webhook_defaults(object: &mut Value, mutating: bool) {
-    for webhook in object.items_mut("webhooks") {
-        webhook.default_to("failurePolicy", "Fail");
-        webhook.default_to("matchPolicy", "Equivalent");
-        webhook.default_to("namespaceSelector", json!({}));
-        webhook.default_to("objectSelector", json!({}));
-        webhook.default_to("timeoutSeconds", 10);
-        if mutating {
-            webhook.default_to("reinvocationPolicy", "Never");
-        }
-        for rule in webhook.items_mut("rules") {
-            rule.default_to("scope", "*");
-        }
-        if let Some(service) = webhook.get_mut("clientConfig").and_then(|config| config.get_mut("service")) {
-            service.default_to("port", 443);
-        }
-    }
-}
-
-fn policy_cells(object: &Value, list: &str, now: Timestamp) -> Vec<Value> {
-    let spec = object.at("spec");
-    let kind = spec.at("paramKind");
-    let shown = if kind.is_null() {
-        "<unset>".to_owned()
-    } else {
-        format!("{}/{}", kind.text("apiVersion"), kind.text("kind"))
-    };
-    vec![columns::name(object), json!(spec.items(list).len()), json!(shown), columns::age(object, now)]
-}
-
-fn binding_cells(object: &Value, now: Timestamp) -> Vec<Value> {
-    let spec = object.at("spec");
-    let reference = spec.at("paramRef");
-    let shown = match (reference.text("namespace"), reference.text("name")) {
-        (_, "") => "<unset>".to_owned(),
-        ("", name) => format!("*/{name}"),
-        (namespace, name) => format!("{namespace}/{name}"),
-    };
-    vec![columns::name(object), json!(spec.text("policyName")), json!(shown), columns::age(object, now)]
-}
-
-/// Upstream: apiextensions-apiserver `pkg/apis/apiextensions/v1/defaults.go`.
-fn custom_resource_definition() -> Resource {
-    let mut resource = Kind::new("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
-        .cluster_scoped()
-        .short_names(&["crd", "crds"])
-        .categories(&["api-extensions"])
-        .generation()
-        .status()
-        .defaults(|object| {
-            let spec = object.object_mut("spec");
-            spec.default_to("conversion", json!({"strategy": "None"}));
-            let kind = spec.at("names").text("kind").to_owned();
-            let names = spec.object_mut("names");
-            if names.text("singular").is_empty() {
-                names.put("singular", json!(kind.to_lowercase()));
-            }
-            if names.text("listKind").is_empty() && !kind.is_empty() {
-                names.put("listKind", json!(format!("{kind}List")));
-            }
-        })
-        .build();
-    resource.storage = "apiextensions.k8s.io/customresourcedefinitions".into();
-    resource
 }
 
 fn api_service() -> Resource {

@@ -5,6 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::columns::Columns;
+use crate::apiserver::custom::CustomType;
+
 use super::strategy::{ScaleStrategy, Strategy, UpdateStrategy};
 
 /// A set of API verbs.
@@ -114,8 +116,12 @@ pub struct Resource {
     pub columns: Arc<dyn Columns>,
     /// Defaults, validation and the rest of what is particular to the kind.
     pub strategy: Arc<dyn Strategy>,
+    /// Said in a `Warning` header to every request for the resource, for what is deprecated.
+    pub deprecation: Option<Cow<'static, str>>,
     /// Set where a POST to the resource acts instead of storing an object (`bindings`).
     pub action: Option<Arc<dyn super::action::Action>>,
+    /// What a CustomResourceDefinition says of the objects; `None` for kinds of the server's own.
+    pub custom: Option<Arc<CustomType>>,
     /// Where objects are stored under `/registry/`, as etcd of a real cluster has it (`pods`, `services/specs`, `minions`).
     pub storage: Cow<'static, str>,
 }

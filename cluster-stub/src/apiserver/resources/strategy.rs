@@ -69,7 +69,7 @@ pub trait Strategy: Send + Sync {
     }
 
     /// Field selector labels beyond `metadata.name` and `metadata.namespace`.
-    fn field_labels(&self) -> &'static [&'static str] {
+    fn field_labels(&self) -> &[&'static str] {
         &[]
     }
 

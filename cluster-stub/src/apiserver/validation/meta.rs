@@ -17,7 +17,28 @@ const METADATA: Path<'static> = Path::root("metadata");
 pub fn validate_object_meta(object: &Value, namespaced: bool, name_rule: NameRule) -> Vec<FieldError> {
     let mut errors = Vec::new();
     validate_meta(object.at("metadata"), namespaced, name_rule, &METADATA, &mut errors);
+    validate_own_finalizers(object.at("metadata"), &METADATA.child("finalizers"), &mut errors);
     errors
+}
+
+/// The same for a custom resource, whose finalizers may have any name.
+pub fn validate_custom_meta(object: &Value, namespaced: bool, name_rule: NameRule) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    validate_meta(object.at("metadata"), namespaced, name_rule, &METADATA, &mut errors);
+    errors
+}
+
+/// Finalizers without a domain are Kubernetes' own; other people's kinds are free of this rule.
+///
+/// Upstream: `pkg/apis/core/validation/validation.go` validateKubeFinalizerName.
+fn validate_own_finalizers(meta: &Value, path: &Path<'_>, out: &mut Vec<FieldError>) {
+    const OWN: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
+    for (index, name) in meta.texts("finalizers").into_iter().enumerate() {
+        if !name.contains('/') && !OWN.contains(&name) {
+            let why = "name is neither a standard finalizer name nor is it fully qualified";
+            out.push(FieldError::invalid(&path.index(index), name, why));
+        }
+    }
 }
 
 /// Faults of metadata at any path, such as that of a template.
@@ -182,6 +203,19 @@ mod tests {
         );
         let fits = json!({"metadata": {"name": "a", "namespace": "n"}});
         assert_eq!(validate_object_meta(&fits, true, names::name_is_dns_subdomain), []);
+    }
+
+    #[test]
+    fn finalizers_are_kubernetes_own_or_have_a_domain() {
+        let faults = |name: &str| {
+            let object = json!({"metadata": {"name": "a", "finalizers": [name]}});
+            texts(&validate_object_meta(&object, false, names::name_is_dns_subdomain)).len()
+        };
+        for fits in ["kubernetes", "orphan", "foregroundDeletion", "example.com/hold"] {
+            assert_eq!(faults(fits), 0, "{fits}");
+        }
+        assert_eq!(faults("bad"), 1);
+        assert_eq!(validate_object_meta(&json!({"metadata": {"name": "a"}}), false, names::name_is_dns_subdomain), []);
     }
 
     #[test]

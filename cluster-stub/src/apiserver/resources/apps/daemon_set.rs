@@ -56,7 +56,7 @@ pub(super) fn resource() -> Resource {
         .prepare_create(|_context, object| set_template_generation(object, 1))
         .prepare_update(prepare_update)
         .validate(validate)
-        .validate_update(immutable_selector)
+        .validate_change(immutable_selector)
         .validate_status(|object, old, out| {
             validate_counts(object, &COUNTS, out);
             validate_collisions(object, old, out);

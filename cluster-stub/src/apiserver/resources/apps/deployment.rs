@@ -41,7 +41,7 @@ pub(super) fn resource() -> Resource {
         .counts_metadata_changes()
         .prepare_update(count_annotations)
         .validate(validate)
-        .validate_update(super::super::kind::immutable_selector)
+        .validate_change(super::super::kind::immutable_selector)
         .prepare_status(|_context, object, old| restore_labels(object, old))
         .validate_status(validate_status)
         .columns(COLUMNS, cells)
@@ -202,6 +202,17 @@ mod tests {
         );
         assert_eq!(object["spec"]["replicas"], 1);
         assert_eq!(faults(|_| {}), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_change_of_the_selector_is_reported_after_what_it_breaks() {
+        let old = deployment();
+        let mut object = old.clone();
+        object["spec"]["selector"] = json!({"matchLabels": {"x": "y"}});
+        let errors = resource().strategy.validate_update(&object, &old);
+        let fields: Vec<&str> = errors.iter().map(|error| error.path.as_str()).collect();
+        assert_eq!(fields, ["spec.template.metadata.labels", "spec.selector"]);
+        assert_eq!(resource().strategy.validate_update(&old, &old), []);
     }
 
     #[test]

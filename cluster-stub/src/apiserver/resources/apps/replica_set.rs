@@ -40,7 +40,7 @@ pub(super) fn resource() -> Resource {
             template::apply_defaults(spec.object_mut("template"));
         })
         .validate(validate)
-        .validate_update(immutable_selector)
+        .validate_change(immutable_selector)
         .prepare_status(|_context, object, old| restore_labels(object, old))
         .validate_status(|object, _old, out| {
             let counts = [

@@ -72,6 +72,7 @@ pub(super) fn validate_immutable_data(object: &Value, old: &Value, members: &[&s
 /// ComponentStatus: read-only, made up when asked for.
 pub(super) fn component_status() -> Resource {
     Kind::new("", "v1", "componentstatuses", "ComponentStatus")
+        .deprecated("v1 ComponentStatus is deprecated in v1.19+")
         .short_names(&["cs"])
         .cluster_scoped()
         .verbs(Verbs::GET.and(Verbs::LIST))

@@ -26,7 +26,7 @@ pub(super) fn resource() -> Resource {
             }
         })
         .validate(validate)
-        .warnings(|_, _| vec!["v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned()])
+        .deprecated("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
         .columns(const { &[columns::NAME, Column::text("Endpoints"), columns::AGE] }, cells)
         .build();
     resource.list_kind = "EndpointsList".into();

@@ -86,6 +86,9 @@ impl Strategy for Node {
 }
 
 fn apply_defaults(object: &mut Value) {
+    if let Some(spec) = object.get_mut("spec") {
+        agree_on_ranges(spec);
+    }
     if let Some(status) = object.get_mut("status") {
         if !status.has("allocatable") && status.has("capacity") {
             let capacity = status.at("capacity").clone();
@@ -94,6 +97,20 @@ fn apply_defaults(object: &mut Value) {
         for key in ["capacity", "allocatable"] {
             resource_list::round_up(status.get_mut(key));
         }
+    }
+}
+
+/// `podCIDR` is the first of `podCIDRs`; where both are given and differ, it wins.
+///
+/// Upstream: `pkg/apis/core/v1/conversion.go` Convert_v1_NodeSpec_To_core_NodeSpec and back.
+fn agree_on_ranges(spec: &mut Value) {
+    let (one, many) =
+        (spec.text("podCIDR").to_owned(), spec.texts("podCIDRs").first().map(|first| (*first).to_owned()));
+    match many {
+        None if one.is_empty() => {}
+        Some(first) if one.is_empty() => spec.put("podCIDR", json!(first)),
+        Some(first) if first == one => {}
+        _ => spec.put("podCIDRs", json!([one])),
     }
 }
 
@@ -209,4 +226,35 @@ fn cells(node: &Value, now: Timestamp) -> Vec<Value> {
         json!(kernel),
         json!(or_else(info.text("containerRuntimeVersion"), "<unknown>")),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_one_pod_range_is_the_first_of_all() {
+        let (a, b) = ("10.0.0.0/24", "10.0.1.0/24");
+        let cases = [
+            (json!({}), json!({})),
+            (json!({"podCIDR": a}), json!({"podCIDR": a, "podCIDRs": [a]})),
+            (json!({"podCIDRs": [a]}), json!({"podCIDR": a, "podCIDRs": [a]})),
+            (json!({"podCIDR": a, "podCIDRs": [a, "fd00::/64"]}), json!({"podCIDR": a, "podCIDRs": [a, "fd00::/64"]})),
+            (json!({"podCIDR": a, "podCIDRs": [b]}), json!({"podCIDR": a, "podCIDRs": [a]})),
+        ];
+        for (spec, want) in cases {
+            let mut node = json!({"spec": spec});
+            apply_defaults(&mut node);
+            assert_eq!(node["spec"], want);
+        }
+    }
+
+    #[test]
+    fn a_bad_pod_range_is_refused_where_it_is_kept() {
+        let mut node = json!({"spec": {"podCIDR": "bad"}});
+        apply_defaults(&mut node);
+        let mut errors = Vec::new();
+        validate(&node, &mut errors);
+        assert_eq!(errors.iter().map(|error| error.path.as_str()).collect::<Vec<_>>(), ["spec.podCIDRs[0]"]);
+    }
 }
