@@ -7,6 +7,7 @@ mod daemon_set;
 mod deployment;
 mod disruption;
 mod endpoints;
+mod ephemeral_volume;
 mod garbage_collector;
 mod horizontal;
 mod job;
@@ -70,6 +71,7 @@ pub fn start(
     deployment::start(&context);
     disruption::start(&context);
     endpoints::start(&context);
+    ephemeral_volume::start(&context);
     garbage_collector::start(&context);
     horizontal::start(&context);
     job::start(&context);

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::service_range::first_address;
 use super::{ClusterOptions, StartError, host};
-use crate::apiserver::admission::{AdmissionChain, RbacEscalation, ValidatingAdmissionPolicy, Webhooks};
+use crate::apiserver::admission::{AdmissionChain, Certificates, RbacEscalation, ValidatingAdmissionPolicy, Webhooks};
 use crate::apiserver::authn::{
     Authenticator, CertificateVerifier, RequestHeaderConfig, ServiceAccountTokens, TokenFile, UserInfo,
 };
@@ -106,6 +106,7 @@ pub(super) async fn start(options: &ClusterOptions) -> Result<Api, StartError> {
     let mut served = resources::builtin(&ResourceOptions { service_range: range.clone() });
     add_token_subresource(&mut served, &tokens);
     let mut admission = AdmissionChain::builtin();
+    admission.push_validating(Certificates::new(authorizer.clone()));
     let policies = ValidatingAdmissionPolicy::new(authorizer.clone());
     admission.push_configured(policies, Arc::new(Webhooks::new(authorizer.clone())));
     admission.push_mutating(RbacEscalation::new(rbac.clone(), authorizer.clone()));

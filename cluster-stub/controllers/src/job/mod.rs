@@ -1,5 +1,6 @@
 //! The Job controller: runs pods until enough of them succeeded, and counts each exactly once.
 
+mod backoff;
 mod indexes;
 mod plan;
 mod policy;
@@ -26,7 +27,8 @@ use crate::runtime::selector::Selector;
 use crate::runtime::worker::Reconcile;
 use crate::runtime::workqueue::WorkQueue;
 
-use plan::{Backoff, INDEX, INDEX_FAILURES, TRACKING};
+use backoff::Backoff;
+use plan::{INDEX, INDEX_FAILURES, TRACKING};
 
 const NAME: &str = "job-controller";
 /// Reconciles at once. Upstream: kube-controller-manager v1.36.2 `--concurrent-job-syncs`.

@@ -8,7 +8,8 @@ use k8s_openapi::api::core::v1::{Pod, PodStatus};
 
 use crate::runtime::pod::tests::at;
 
-use super::plan::{Backoff, Plan, TRACKING, is_finished, plan};
+use super::backoff::Backoff;
+use super::plan::{Plan, TRACKING, is_finished, plan};
 
 struct World {
     job: Job,

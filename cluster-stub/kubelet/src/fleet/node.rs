@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, ObjectReference};
 
 use super::{Fleet, Message, Outcome, requests};
+use crate::FLEET_IDENTITY;
 use crate::admission::Amounts;
 use crate::events::Outgoing;
 use crate::nodes::{self, Claim};
@@ -64,11 +65,13 @@ impl Fleet {
             let client = entry.client.clone();
             self.node_events(&name);
             let shared = self.shared.clone();
+            // A Node as it was asked for may have labels that no kubelet may give itself.
+            let fleet = (shared.clients)(FLEET_IDENTITY);
             self.shared.spawn(async move {
                 let name: Arc<str> = Arc::from(name);
                 loop {
                     let permit = shared.requests.acquire().await;
-                    let outcome = match requests::create_node(client.clone(), &node).await {
+                    let outcome = match requests::create_node(fleet.clone(), &node).await {
                         Outcome::Gone => requests::report_node(client.clone(), &node).await,
                         outcome => outcome,
                     };

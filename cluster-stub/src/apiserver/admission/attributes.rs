@@ -93,7 +93,7 @@ impl Values {
         }
     }
 
-    /// The value of a name; `variables` stands for the policy's own variables.
+    /// The value of a name.
     pub(super) fn get(&self, name: &str) -> Option<Result<Cel, EvalError>> {
         Some(Ok(match name {
             "object" => self.object.clone(),
@@ -104,11 +104,6 @@ impl Values {
             "params" => self.params.clone(),
             _ => return None,
         }))
-    }
-
-    /// The same for the object as it is now, after somebody changed it.
-    pub(super) fn renew(&mut self, request: &AdmissionRequest<'_>) {
-        self.object = Cel::of_json(&object_of(request));
     }
 }
 

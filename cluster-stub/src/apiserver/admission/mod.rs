@@ -2,10 +2,12 @@
 //! and its order stand here.
 
 mod attributes;
+mod certificates;
 mod defaults;
 mod limit_ranger;
 mod matching;
 mod namespace_lifecycle;
+mod node_restriction;
 mod persistent_volume_claim_resize;
 mod plugin;
 mod pod_security;
@@ -17,6 +19,7 @@ mod validating_policy;
 mod webhook;
 
 pub(in crate::apiserver) use attributes::names as expression_names;
+pub use certificates::Certificates;
 pub use plugin::{AdmissionPlugin, AdmissionRequest, Operation};
 pub use rbac_escalation::RbacEscalation;
 pub use validating_policy::ValidatingAdmissionPolicy;
@@ -40,6 +43,7 @@ impl AdmissionChain {
             Box::new(namespace_lifecycle::NamespaceLifecycle),
             Box::new(limit_ranger::LimitRanger),
             Box::new(service_account::ServiceAccount),
+            Box::new(node_restriction::NodeRestriction),
             Box::new(defaults::TAINT_NODES_BY_CONDITION),
             Box::new(priority::Priority),
             Box::new(defaults::DEFAULT_TOLERATION_SECONDS),
@@ -65,12 +69,17 @@ impl AdmissionChain {
         self.mutating.push(Box::new(plugin));
     }
 
+    /// Adds a plugin behind all validating ones but the count of quotas, which is the last.
+    pub fn push_validating(&mut self, plugin: impl AdmissionPlugin + 'static) {
+        let last = self.validating.len().saturating_sub(1);
+        self.validating.insert(last, Box::new(plugin));
+    }
+
     /// Adds what is configured by objects: policies, then webhooks. Upstream asks them after its own plugins, and counts quotas last.
     pub fn push_configured(&mut self, policies: ValidatingAdmissionPolicy, webhooks: Arc<Webhooks>) {
         self.mutating.push(Box::new(webhooks.clone()));
-        let last = self.validating.len().saturating_sub(1);
-        self.validating.insert(last, Box::new(policies));
-        self.validating.insert(last + 1, Box::new(webhooks));
+        self.push_validating(policies);
+        self.push_validating(webhooks);
     }
 
     /// Runs the mutating plugins; the first refusal ends it.

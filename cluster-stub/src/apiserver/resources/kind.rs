@@ -22,7 +22,6 @@ pub(super) type Validate = fn(&Value, &mut Vec<FieldError>);
 pub(super) type ValidateUpdate = fn(&Value, &Value, &mut Vec<FieldError>);
 pub(super) type PrepareCreate = fn(&WriteContext<'_>, &mut Value);
 pub(super) type PrepareUpdate = fn(&WriteContext<'_>, &mut Value, &Value);
-pub(super) type Warnings = fn(&Value, Option<&Value>) -> Vec<String>;
 pub(super) type FieldValues = fn(&Value) -> Vec<String>;
 pub(super) type Cells = fn(&Value, Timestamp) -> Vec<Value>;
 
@@ -55,7 +54,6 @@ pub(super) struct Kind {
     validate_change: ValidateUpdate,
     prepare_status: PrepareUpdate,
     validate_status: ValidateUpdate,
-    warnings: Warnings,
     field_labels: &'static [&'static str],
     field_values: FieldValues,
     columns: &'static [Column],
@@ -93,7 +91,6 @@ impl Kind {
             validate_change: |_, _, _| {},
             prepare_status: |_, _, _| {},
             validate_status: |_, _, _| {},
-            warnings: |_, _| Vec::new(),
             field_labels: &[],
             field_values: |_| Vec::new(),
             columns: super::columns::NAME_AND_CREATED,
@@ -216,11 +213,6 @@ impl Kind {
 
     pub(super) fn validate_status(mut self, validate: ValidateUpdate) -> Kind {
         self.validate_status = validate;
-        self
-    }
-
-    pub(super) fn warnings(mut self, warnings: Warnings) -> Kind {
-        self.warnings = warnings;
         self
     }
 
@@ -373,10 +365,6 @@ impl Strategy for Kind {
         (self.validate)(object, &mut errors);
         (self.validate_change)(object, old, &mut errors);
         dedup(errors)
-    }
-
-    fn warnings(&self, object: &Value, old: Option<&Value>) -> Vec<String> {
-        (self.warnings)(object, old)
     }
 
     fn field_labels(&self) -> &'static [&'static str] {
