@@ -14,6 +14,7 @@ pub mod connections;
 pub mod custom;
 pub mod discovery;
 pub mod health;
+pub mod legacy_tokens;
 pub mod lookup;
 pub mod metrics;
 pub mod openapi;

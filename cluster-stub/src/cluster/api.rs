@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::service_range::first_address;
 use super::{ClusterOptions, StartError, host};
-use crate::apiserver::admission::{AdmissionChain, Certificates, RbacEscalation, ValidatingAdmissionPolicy, Webhooks};
+use crate::apiserver::admission::{AdmissionChain, RbacEscalation};
 use crate::apiserver::authn::{
     Authenticator, CertificateVerifier, RequestHeaderConfig, ServiceAccountTokens, TokenFile, UserInfo,
 };
@@ -21,6 +21,7 @@ use crate::apiserver::bootstrap::{BootstrapOptions, bootstrap, node_rules};
 use crate::apiserver::connections::{Connections, add_token_subresource};
 use crate::apiserver::custom::CustomResources;
 use crate::apiserver::discovery::Discovery;
+use crate::apiserver::legacy_tokens::LegacyTokens;
 use crate::apiserver::lookup::Lookup;
 use crate::apiserver::metrics::Metrics;
 use crate::apiserver::openapi::OpenApi;
@@ -106,9 +107,7 @@ pub(super) async fn start(options: &ClusterOptions) -> Result<Api, StartError> {
     let mut served = resources::builtin(&ResourceOptions { service_range: range.clone() });
     add_token_subresource(&mut served, &tokens);
     let mut admission = AdmissionChain::builtin();
-    admission.push_validating(Certificates::new(authorizer.clone()));
-    let policies = ValidatingAdmissionPolicy::new(authorizer.clone());
-    admission.push_configured(policies, Arc::new(Webhooks::new(authorizer.clone())));
+    admission.push_configured(&authorizer);
     admission.push_mutating(RbacEscalation::new(rbac.clone(), authorizer.clone()));
     let schema = Schema::builtin();
     let discovery = Arc::new(Discovery::new(reached.to_string(), &served));
@@ -133,6 +132,15 @@ pub(super) async fn start(options: &ClusterOptions) -> Result<Api, StartError> {
 
     let custom = CustomResources { registry: registry.clone(), discovery: discovery.clone(), openapi: openapi.clone() };
     tasks.push(tokio::spawn(custom.run(stop.clone())));
+
+    if options.controllers {
+        let legacy = LegacyTokens {
+            registry: registry.clone(),
+            tokens: tokens.clone(),
+            ca_pem: pki.cluster_authority().certificate_pem().to_owned(),
+        };
+        tasks.push(tokio::spawn(legacy.run(stop.clone())));
+    }
 
     let bootstrapped = Arc::new(AtomicBool::new(false));
     let server = ApiServer::new(ApiServerConfig {

@@ -23,13 +23,13 @@ const MASTERS: &str = "system:masters";
 
 /// The checks of CertificateSigningRequests.
 #[derive(Debug)]
-pub struct Certificates {
+pub(super) struct Certificates {
     authorizer: Arc<dyn Authorizer>,
 }
 
 impl Certificates {
     /// Checks that ask `authorizer` about signers.
-    pub fn new(authorizer: Arc<dyn Authorizer>) -> Self {
+    pub(super) fn new(authorizer: Arc<dyn Authorizer>) -> Self {
         Certificates { authorizer }
     }
 

@@ -6,6 +6,7 @@ mod certificates;
 mod defaults;
 mod limit_ranger;
 mod matching;
+mod mutating_policy;
 mod namespace_lifecycle;
 mod node_restriction;
 mod persistent_volume_claim_resize;
@@ -18,16 +19,18 @@ mod service_account;
 mod validating_policy;
 mod webhook;
 
-pub(in crate::apiserver) use attributes::names as expression_names;
-pub use certificates::Certificates;
-pub use plugin::{AdmissionPlugin, AdmissionRequest, Operation};
-pub use rbac_escalation::RbacEscalation;
-pub use validating_policy::ValidatingAdmissionPolicy;
-pub use webhook::Webhooks;
-
 use std::sync::Arc;
 
+pub(in crate::apiserver) use attributes::names as expression_names;
+pub use plugin::{AdmissionPlugin, AdmissionRequest, Operation};
+pub use rbac_escalation::RbacEscalation;
+
+use crate::apiserver::authz::Authorizer;
 use crate::apiserver::status::ApiError;
+use certificates::Certificates;
+use mutating_policy::MutatingAdmissionPolicy;
+use validating_policy::ValidatingAdmissionPolicy;
+use webhook::Webhooks;
 
 /// The plugins in upstream's order (`pkg/kubeapiserver/options/plugins.go` v1.36.2).
 #[derive(Default)]
@@ -75,10 +78,13 @@ impl AdmissionChain {
         self.validating.insert(last, Box::new(plugin));
     }
 
-    /// Adds what is configured by objects: policies, then webhooks. Upstream asks them after its own plugins, and counts quotas last.
-    pub fn push_configured(&mut self, policies: ValidatingAdmissionPolicy, webhooks: Arc<Webhooks>) {
-        self.mutating.push(Box::new(webhooks.clone()));
-        self.push_validating(policies);
+    /// Adds what is configured by objects: policies, then webhooks, behind all of the server's own plugins.
+    pub fn push_configured(&mut self, authorizer: &Arc<dyn Authorizer>) {
+        let webhooks = Arc::new(Webhooks::new(authorizer.clone()));
+        self.push_mutating(MutatingAdmissionPolicy::new(authorizer.clone()));
+        self.push_mutating(webhooks.clone());
+        self.push_validating(Certificates::new(authorizer.clone()));
+        self.push_validating(ValidatingAdmissionPolicy::new(authorizer.clone()));
         self.push_validating(webhooks);
     }
 

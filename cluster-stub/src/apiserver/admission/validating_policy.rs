@@ -27,7 +27,7 @@ const MAX_MESSAGE: usize = 5 * 1024;
 
 /// Holds requests against the policies that are bound to them.
 #[derive(Debug)]
-pub struct ValidatingAdmissionPolicy {
+pub(super) struct ValidatingAdmissionPolicy {
     authorizer: Arc<dyn Authorizer>,
 }
 
@@ -42,7 +42,7 @@ struct Denial {
 
 impl ValidatingAdmissionPolicy {
     /// A check whose expressions may ask `authorizer`.
-    pub fn new(authorizer: Arc<dyn Authorizer>) -> Self {
+    pub(super) fn new(authorizer: Arc<dyn Authorizer>) -> Self {
         ValidatingAdmissionPolicy { authorizer }
     }
 

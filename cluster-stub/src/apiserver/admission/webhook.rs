@@ -27,13 +27,13 @@ const VALIDATING: GroupResource = GroupResource::of(GROUP, "validatingwebhookcon
 
 /// Asks the webhooks of MutatingWebhookConfigurations and ValidatingWebhookConfigurations.
 #[derive(Debug)]
-pub struct Webhooks {
+pub(super) struct Webhooks {
     authorizer: Arc<dyn Authorizer>,
 }
 
 impl Webhooks {
     /// Webhooks whose conditions may ask `authorizer`.
-    pub fn new(authorizer: Arc<dyn Authorizer>) -> Self {
+    pub(super) fn new(authorizer: Arc<dyn Authorizer>) -> Self {
         Webhooks { authorizer }
     }
 

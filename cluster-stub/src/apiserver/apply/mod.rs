@@ -13,6 +13,7 @@ mod walk;
 use serde_json::{Value, json};
 
 use crate::apiserver::codec::decode::conform;
+use crate::apiserver::schema::{Schema, TypeIdx};
 use crate::apiserver::status::ApiError;
 use conflict::Conflict;
 use field_set::FieldSet;
@@ -68,6 +69,11 @@ pub fn apply(
     }
     managed::write(&mut object, entries);
     Ok(object)
+}
+
+/// Lays a configuration over an object: structs and maps merge, lists by their keys. Nobody owns the fields afterwards.
+pub fn overlay(schema: &Schema, ty: Option<TypeIdx>, live: &Value, configuration: &Value) -> Value {
+    merge(schema, Shape::root(ty), Some(live), configuration)
 }
 
 /// What an apply starts from when there is no object.

@@ -14,7 +14,7 @@ pub use certificate::CertificateVerifier;
 pub use impersonation::{impersonate, wanted_user};
 pub use request_header::RequestHeaderConfig;
 pub use service_account::{
-    BoundObject, ISSUER, KubernetesClaim, ServiceAccountGetter, ServiceAccountTokens, TokenClaims,
+    BoundObject, ISSUER, KubernetesClaim, LegacyClaims, ServiceAccountGetter, ServiceAccountTokens, TokenClaims,
 };
 pub use token_file::{TokenFile, TokenFileError};
 pub use user::UserInfo;

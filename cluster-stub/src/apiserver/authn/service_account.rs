@@ -75,6 +75,56 @@ pub struct TokenClaims {
     pub sub: String,
 }
 
+/// Who issues tokens that live in Secrets.
+const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
+
+/// All claims of a token that lives in a Secret. Upstream v1.36.2: pkg/serviceaccount/legacy.go.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LegacyClaims {
+    iss: String,
+    #[serde(rename = "kubernetes.io/serviceaccount/namespace")]
+    namespace: String,
+    #[serde(rename = "kubernetes.io/serviceaccount/secret.name")]
+    secret: String,
+    #[serde(rename = "kubernetes.io/serviceaccount/service-account.name")]
+    account: String,
+    #[serde(rename = "kubernetes.io/serviceaccount/service-account.uid")]
+    uid: String,
+    sub: String,
+}
+
+impl LegacyClaims {
+    /// The claims of the token in a Secret for a service account.
+    pub fn new(namespace: &str, secret: &str, account: &str, uid: &str) -> Self {
+        LegacyClaims {
+            iss: LEGACY_ISSUER.to_owned(),
+            namespace: namespace.to_owned(),
+            secret: secret.to_owned(),
+            account: account.to_owned(),
+            uid: uid.to_owned(),
+            sub: format!("system:serviceaccount:{namespace}:{account}"),
+        }
+    }
+
+    /// The same as the claims of a token without an end, bound to whatever Secret has the name.
+    fn into_claims(self) -> TokenClaims {
+        TokenClaims {
+            aud: vec![ISSUER.to_owned()],
+            exp: i64::MAX,
+            iss: self.iss,
+            sub: self.sub,
+            kubernetes: KubernetesClaim {
+                namespace: self.namespace,
+                serviceaccount: BoundObject { name: self.account, uid: self.uid },
+                secret: Some(BoundObject { name: self.secret, uid: String::new() }),
+                ..KubernetesClaim::default()
+            },
+            ..TokenClaims::default()
+        }
+    }
+}
+
 /// What the checks ask about stored objects.
 pub trait ServiceAccountGetter: Debug + Send + Sync {
     /// Uid and deletion time of an object of the core group, or `None` if it is not there.
@@ -102,7 +152,7 @@ impl ServiceAccountTokens {
     }
 
     /// Signs `claims`.
-    pub async fn sign(&self, claims: &TokenClaims) -> Result<String, String> {
+    pub async fn sign(&self, claims: &impl Serialize) -> Result<String, String> {
         let key = self.key().await?;
         // Without `typ`, as upstream's signer leaves it out.
         let header = Header { typ: None, kid: Some(key.key_id().to_owned()), ..Header::new(Algorithm::RS256) };
@@ -119,8 +169,12 @@ impl ServiceAccountTokens {
         let mut validation = Validation::new(Algorithm::RS256);
         validation.required_spec_claims.clear();
         (validation.validate_exp, validation.validate_nbf, validation.validate_aud) = (false, false, false);
-        let claims = jsonwebtoken::decode::<TokenClaims>(token, key.decoding(), &validation).ok()?.claims;
-        (claims.iss == ISSUER).then_some(claims)
+        let claims = jsonwebtoken::decode::<serde_json::Value>(token, key.decoding(), &validation).ok()?.claims;
+        match claims["iss"].as_str()? {
+            ISSUER => serde_json::from_value(claims).ok(),
+            LEGACY_ISSUER => serde_json::from_value::<LegacyClaims>(claims).ok().map(LegacyClaims::into_claims),
+            _ => None,
+        }
     }
 }
 
@@ -156,7 +210,8 @@ pub(super) fn validate(
         let namespace = if resource == "nodes" { "" } else { namespace.as_str() };
         let invalid = || "service account token has been invalidated".to_owned();
         let (uid, deleted) = getter.find(resource, namespace, &bound.name).ok_or_else(invalid)?;
-        if uid != bound.uid {
+        // A token that lives in a Secret names it without its uid.
+        if uid != bound.uid && !bound.uid.is_empty() {
             let claimed = &bound.uid;
             return Err(format!("{kind} UID ({uid}) does not match service account {word} ref claim ({claimed})"));
         }
@@ -243,6 +298,17 @@ mod tests {
         assert_eq!(user.groups, ["system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated"]);
         assert_eq!(user.uid, "u1");
         assert_eq!(user.extra[CREDENTIAL_ID], ["JTI=j"]);
+    }
+
+    #[test]
+    fn a_token_in_a_secret_lasts_as_long_as_the_secret() {
+        let claims = LegacyClaims::new("ns", "s", "robot", "u1").into_claims();
+        let account = ("serviceaccounts", "robot", "u1", None);
+        let whole = Objects(vec![account, ("secrets", "s", "any", None)]);
+        let user = validate(&claims, &whole, at(1)).unwrap();
+        assert_eq!((user.name.as_str(), user.uid.as_str()), ("system:serviceaccount:ns:robot", "u1"));
+        assert!(validate(&claims, &Objects(vec![account]), at(1)).is_err());
+        assert!(validate(&claims, &Objects(vec![("secrets", "s", "any", None)]), at(1)).is_err());
     }
 
     #[test]

@@ -364,13 +364,13 @@ pub(super) fn resource(definition: &Value, version: &Value) -> Resource {
         behavior,
     };
     let mut subresources = Vec::new();
-    if let Some(paths) = &custom.scale {
-        let behavior = Behavior::Scale(Arc::new(ScaleOf(paths.clone())));
-        subresources.push(part("scale", "autoscaling", "v1", "Scale", "io.k8s.api.autoscaling.v1.Scale", behavior));
-    }
     if custom.has_status {
         let behavior = Behavior::Object(Arc::new(StatusOf(custom.clone())));
         subresources.push(part("status", &group, name, kind, &type_name, behavior));
+    }
+    if let Some(paths) = &custom.scale {
+        let behavior = Behavior::Scale(Arc::new(ScaleOf(paths.clone())));
+        subresources.push(part("scale", "autoscaling", "v1", "Scale", "io.k8s.api.autoscaling.v1.Scale", behavior));
     }
     Resource {
         deprecation: version.flag("deprecated").then(|| Cow::Owned(deprecation(spec, version, kind))),

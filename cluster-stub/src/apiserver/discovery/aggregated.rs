@@ -42,9 +42,7 @@ fn entry(resource: &Resource) -> Value {
         entry["categories"] = json!(resource.categories);
     }
     if !resource.subresources.is_empty() {
-        let mut subresources: Vec<_> = resource.subresources.iter().collect();
-        subresources.sort_by(|a, b| a.name.cmp(&b.name));
-        let subresources = subresources.into_iter().map(|subresource| {
+        let subresources = resource.subresources.iter().map(|subresource| {
             let (group, version) = foreign_group_version(resource, subresource);
             json!({
                 "subresource": subresource.name,

@@ -55,9 +55,10 @@ pub(super) fn resource_list<'a>(
                     entry[key] = json!(text);
                 }
             }
-            entries.push((name, entry));
+            entries.push((resource.plural.to_string(), entry));
         }
     }
+    // Subresources stay behind their resource, in their own order.
     entries.sort_by(|a, b| a.0.cmp(&b.0));
     let resources: Vec<Value> = entries.into_iter().map(|(_, entry)| entry).collect();
     json!({

@@ -122,7 +122,7 @@ impl Documents {
         let names: Vec<&str> = resources.iter().map(|resource| resource.plural.as_ref()).collect();
         let custom: Vec<String> = resources
             .iter()
-            .filter_map(|resource| Some(resource.custom.as_ref()?.document(|name| json!(name)).to_string()))
+            .filter_map(|resource| Some(resource.custom.as_ref()?.document(|name| json!({"type": name})).to_string()))
             .collect();
         let names = names.join(",");
         let what = format!("{} {GIT_VERSION} {name} {names} {}", env!("CARGO_PKG_VERSION"), custom.join(","));

@@ -186,7 +186,11 @@ fn path_item(dialect: Dialect, resource: &Resource, path: &str, operations: &[Op
     };
     let mut item = Map::new();
     for operation in operations {
-        item.insert(operation.method.to_owned(), operation.to_value(dialect, &tag));
+        let mut value = operation.to_value(dialect, &tag);
+        if resource.custom.is_some() {
+            without_strategic(&mut value);
+        }
+        item.insert(operation.method.to_owned(), value);
     }
     let path_parameters = ["name", "namespace"].into_iter().filter(|name| path.contains(&format!("{{{name}}}")));
     let parameters: Vec<Value> = path_parameters
@@ -195,6 +199,17 @@ fn path_item(dialect: Dialect, resource: &Resource, path: &str, operations: &[Op
         .collect();
     item.insert("parameters".into(), json!(parameters));
     Value::Object(item)
+}
+
+/// Custom resources have no strategic merge; clients look here before they send one.
+fn without_strategic(operation: &mut Value) {
+    const STRATEGIC: &str = "application/strategic-merge-patch+json";
+    if let Some(types) = operation.get_mut("consumes").and_then(Value::as_array_mut) {
+        types.retain(|ty| ty != STRATEGIC);
+    }
+    if let Some(content) = operation.pointer_mut("/requestBody/content").and_then(Value::as_object_mut) {
+        content.remove(STRATEGIC);
+    }
 }
 
 impl Operation<'_> {

@@ -1,4 +1,4 @@
-//! The v2 document in the binary form that kubectl asks for: its definitions, without the paths.
+//! The v2 document in the binary form that kubectl asks for.
 //!
 //! Field numbers: gnostic-models `openapiv2/OpenAPIv2.proto`. Extensions and other free values travel as YAML text, for
 //! which JSON serves.
@@ -22,9 +22,95 @@ pub(super) fn document(document: &Value) -> Vec<u8> {
         info.text(1, document["info"]["title"].as_str());
         info.text(2, document["info"]["version"].as_str());
     });
-    out.message(8, |_| {});
+    out.message(8, |out| paths(out, &document["paths"]));
     out.message(9, |definitions| named_schemas(definitions, &document["definitions"]));
     out.0
+}
+
+fn paths(out: &mut Message, paths: &Value) {
+    const METHODS: [(&str, u64); 5] = [("get", 2), ("put", 3), ("post", 4), ("delete", 5), ("patch", 8)];
+    for (path, item) in paths.as_object().into_iter().flatten() {
+        out.message(2, |named| {
+            named.text(1, Some(path));
+            named.message(2, |out| {
+                for (method, field) in METHODS {
+                    if item[method].is_object() {
+                        out.message(field, |out| operation(out, &item[method]));
+                    }
+                }
+                parameters(out, 9, &item["parameters"]);
+            });
+        });
+    }
+}
+
+fn operation(out: &mut Message, value: &Value) {
+    let texts = |out: &mut Message, field: u64, key: &str| {
+        value[key].as_array().into_iter().flatten().for_each(|one| out.text(field, one.as_str()));
+    };
+    texts(out, 1, "tags");
+    out.text(5, value["operationId"].as_str());
+    texts(out, 6, "produces");
+    texts(out, 7, "consumes");
+    parameters(out, 8, &value["parameters"]);
+    out.message(9, |responses| {
+        for (code, answer) in value["responses"].as_object().into_iter().flatten() {
+            responses.message(1, |named| {
+                named.text(1, Some(code));
+                named.message(2, |value| {
+                    value.message(1, |response| {
+                        response.text(1, answer["description"].as_str());
+                        response.message(2, |item| item.message(1, |out| schema(out, &answer["schema"])));
+                    });
+                });
+            });
+        }
+    });
+    extensions(out, 13, value);
+}
+
+/// Each is a parameter in its own kind of message: of the body, the query or the path.
+fn parameters(out: &mut Message, field: u64, list: &Value) {
+    for value in list.as_array().into_iter().flatten() {
+        let required = value["required"].as_bool().unwrap_or_default();
+        let place = value["in"].as_str();
+        out.message(field, |item| {
+            item.message(1, |parameter| match place {
+                Some("body") => parameter.message(1, |body| {
+                    body.text(2, value["name"].as_str());
+                    body.text(3, place);
+                    if required {
+                        body.flag(4, true);
+                    }
+                    body.message(5, |out| schema(out, &value["schema"]));
+                }),
+                _ => parameter.message(2, |other| {
+                    let (kind, unique) = if place == Some("path") { (4, 19) } else { (3, 20) };
+                    let shift = u64::from(kind == 3);
+                    other.message(kind, |out| {
+                        if required {
+                            out.flag(1, true);
+                        }
+                        out.text(2, place);
+                        out.text(4, value["name"].as_str());
+                        out.text(5 + shift, value["type"].as_str());
+                        if value["uniqueItems"] == true {
+                            out.flag(unique, true);
+                        }
+                    });
+                }),
+            });
+        });
+    }
+}
+
+fn extensions(out: &mut Message, field: u64, value: &Value) {
+    for (key, value) in value.as_object().into_iter().flatten().filter(|(key, _)| key.starts_with("x-")) {
+        out.message(field, |named| {
+            named.text(1, Some(key));
+            named.message(2, |any| any.text(2, Some(&value.to_string())));
+        });
+    }
 }
 
 fn named_schemas(out: &mut Message, schemas: &Value) {

@@ -14,6 +14,7 @@ use super::update::{Change, Changed, MODIFIED, Place};
 use super::{Entry, Registry, meta};
 use crate::apiserver::apply::managed;
 use crate::apiserver::codec::decode::conform;
+use crate::apiserver::codec::yaml;
 use crate::apiserver::patch::{json_patch, merge};
 use crate::apiserver::resources::columns::age;
 use crate::apiserver::resources::{ScaleStrategy, Verbs};
@@ -48,6 +49,10 @@ impl Registry {
                 let wanted = self.decode_body(ctx, body, expected)?;
                 self.change_scale(ctx, entry, scale, &mut |_| Ok(wanted.clone())).await?
             }
+            _ if PatchType::of(ctx, entry)? == PatchType::Apply => {
+                ctx.options = WriteOptions::parse(&ctx.query, WriteVerb::Apply)?;
+                self.apply_scale(ctx, entry, scale, body).await?
+            }
             _ => {
                 let patch_type = PatchType::of(ctx, entry)?;
                 ctx.options = WriteOptions::parse(&ctx.query, WriteVerb::Patch)?;
@@ -79,6 +84,50 @@ impl Registry {
             super::media::View::Table => scale_table(ctx, &shown),
         };
         Ok(response::object(200, &shown, accept))
+    }
+
+    /// Server-side apply of replicas: who states them owns them in the object, through the subresource.
+    async fn apply_scale(
+        &self,
+        ctx: &RequestContext,
+        entry: &Entry,
+        scale: &dyn ScaleStrategy,
+        body: &[u8],
+    ) -> Result<Value, ApiError> {
+        let info = &ctx.info;
+        let stated =
+            yaml::parse(body).map_err(|error| ApiError::bad_request(format!("error decoding YAML: {error}")))?;
+        let (kind, api_version) = (stated["kind"].as_str().unwrap_or(""), stated["apiVersion"].as_str().unwrap_or(""));
+        if kind != "Scale" || api_version != "autoscaling/v1" {
+            let why = format!(
+                "the kind in the data ({api_version}, Kind={kind}) does not match the expected kind (autoscaling/v1, Kind=Scale)"
+            );
+            return Err(ApiError::bad_request(why));
+        }
+        let errors = scale.validate_scale(&stated);
+        if !errors.is_empty() {
+            return Err(ApiError::invalid(KIND, &info.name, &errors));
+        }
+        let mut configuration = json!({"apiVersion": entry.api_version, "kind": entry.resource.kind, "metadata": {}});
+        let replicas = &stated["spec"]["replicas"];
+        if !replicas.is_null() {
+            let path = scale.replicas_path();
+            let value = path.iter().rev().fold(replicas.clone(), |value, name| json!({&**name: value}));
+            configuration = merge::apply(configuration, &value);
+        }
+        let writer = self.writer(ctx, entry, "scale");
+        let mut compute =
+            |live: &Value| crate::apiserver::apply::apply(&writer, Some(live), &configuration, &[], ctx.options.force);
+        let mut view = |object: &Value| scale_object(object, scale);
+        let change = Change {
+            place: Place { namespace: &info.namespace, name: &info.name, subresource: "scale" },
+            uid: None,
+            admitted_as: Some(&mut view),
+        };
+        match self.change(ctx, entry, change, &mut compute).await? {
+            Changed::Updated(written) | Changed::Released(written) => Ok(written.object),
+            Changed::Missing => Err(ApiError::not_found(entry.qualified(), &info.name)),
+        }
     }
 
     /// Writes new replicas; `compute` gives the wanted Scale from the present one.

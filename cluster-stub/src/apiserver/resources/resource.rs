@@ -108,7 +108,7 @@ pub struct Resource {
     pub namespaced: bool,
     /// Verbs of the resource itself.
     pub verbs: Verbs,
-    /// Subresources, sorted by name.
+    /// Subresources, in the order of discovery: by name, but for custom resources, whose status comes first.
     pub subresources: Vec<Subresource>,
     /// Key of the kind in the schema table, e.g. `io.k8s.api.core.v1.Pod`.
     pub type_name: Cow<'static, str>,
