@@ -249,6 +249,8 @@ impl Reconcile for JobController {
         if !job.spec.as_ref().is_some_and(is_ours) {
             return Ok(());
         }
+        // Before the pods are listed: one that is seen in between must not count as missing.
+        let settled = self.expectations.satisfied(key);
         let candidates = self.informers.pods_for_owner(&key.namespace, &uid);
         if plan::is_finished(&job) {
             self.backoffs.lock().unwrap_or_else(PoisonError::into_inner).remove(&uid);
@@ -260,7 +262,6 @@ impl Reconcile for JobController {
         let Some(selector) = selector(&job) else {
             return Err(SyncError::Unready(format!("Job {key} has a selector with an unknown operator")));
         };
-        let settled = self.expectations.satisfied(key);
         let pods = claim_all(&self.api, job.as_ref(), &selector, candidates, |_| true).await?;
         let plan = {
             let mut backoffs = self.backoffs.lock().unwrap_or_else(PoisonError::into_inner);

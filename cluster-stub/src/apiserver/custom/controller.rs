@@ -16,11 +16,14 @@ use super::resource::resource;
 use crate::apiserver::discovery::Discovery;
 use crate::apiserver::openapi::OpenApi;
 use crate::apiserver::registry::{Registry, format_time};
-use crate::apiserver::resources::{GroupResource, Objects as _};
+use crate::apiserver::resources::{GroupResource, Objects as _, Resource};
 use crate::apiserver::status::ApiError;
 use crate::apiserver::validation::json::JsonExt;
 
 const DEFINITIONS: GroupResource = GroupResource::of("apiextensions.k8s.io", "customresourcedefinitions");
+const API_SERVICES: GroupResource = GroupResource::of("apiregistration.k8s.io", "apiservices");
+/// Marks the APIServices that the server keeps by itself.
+const AUTOMANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 /// Keeps a definition until its objects are gone.
 pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 /// How often a deletion looks whether the objects are gone.
@@ -106,12 +109,53 @@ impl CustomResources {
             }
             changed = true;
         }
+        let resources = self.registry.resources();
         if changed {
-            let resources = self.registry.resources();
             self.discovery.set(&resources);
             self.openapi.set(&resources);
         }
+        if let Err(error) = self.register(&resources).await {
+            tracing::debug!(%error, "the APIServices of custom resources are written again");
+            waiting = true;
+        }
         waiting
+    }
+
+    /// Keeps one APIService for each group version that definitions serve.
+    ///
+    /// Upstream: v1.36.2 `pkg/controlplane/controller/crdregistration/crdregistration_controller.go`.
+    async fn register(&self, resources: &[Arc<Resource>]) -> Result<(), ApiError> {
+        let mut wanted: BTreeSet<(String, String)> = resources
+            .iter()
+            .filter(|resource| resource.custom.is_some())
+            .map(|resource| (resource.group.to_string(), resource.version.to_string()))
+            .collect();
+        for service in self.registry.list(&API_SERVICES, None) {
+            let (spec, metadata) = (service.at("spec"), service.at("metadata"));
+            let known = wanted.remove(&(spec.text("group").to_owned(), spec.text("version").to_owned()));
+            if !known && metadata.at("labels").text(AUTOMANAGED) == "true" {
+                self.registry.delete(&API_SERVICES, "", metadata.text("name"), json!({})).await?;
+            }
+        }
+        for (group, version) in wanted {
+            let available = Condition {
+                kind: "Available",
+                status: "True",
+                reason: "Local",
+                message: "Local APIServices are always available".to_owned(),
+            };
+            let mut status = json!({});
+            available.put(&mut status);
+            let service = json!({
+                "apiVersion": "apiregistration.k8s.io/v1",
+                "kind": "APIService",
+                "metadata": {"name": format!("{version}.{group}"), "labels": {AUTOMANAGED: "true"}},
+                "spec": {"group": group, "version": version, "groupPriorityMinimum": 1000, "versionPriority": 100},
+                "status": status,
+            });
+            self.registry.create(&API_SERVICES, service).await?;
+        }
+        Ok(())
     }
 
     async fn serve(&self, definition: &Value, served: &Served) {

@@ -59,6 +59,13 @@ pub(super) enum Changed {
     Missing,
 }
 
+/// The two halves of admission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Mutate,
+    Validate,
+}
+
 impl Registry {
     /// PUT of an object or of a part of it. The flag says whether the object is new.
     pub(super) async fn update_object(
@@ -135,8 +142,7 @@ impl Registry {
         let part = part_strategy(entry, change.place.subresource);
         let mut object = compute(&old.object)?;
         meta::dedup_owner_references(ctx, &mut object);
-        let object = self.admit_change(ctx, entry, change, object, &old.object).await?;
-        let mut object = object;
+        let mut object = self.admit(ctx, entry, change, (object, &old.object), Phase::Mutate).await?;
         self.check_version(entry, change, key, &mut object, &old)?;
         meta::keep_old(&mut object, &old.object)?;
         let write = ctx.write_context();
@@ -159,7 +165,7 @@ impl Registry {
             None => strategy.warnings(&object, Some(&old.object)),
         };
         warnings.into_iter().for_each(|warning| ctx.warn(warning));
-        let mut object = self.validate_change(ctx, entry, change, object, &old.object).await?;
+        let mut object = self.admit(ctx, entry, change, (object, &old.object), Phase::Validate).await?;
         if meta::is_released(&object, &old.object) && !strategy.keeps_deleted(&object) {
             return self.release(ctx, entry, key, old, object).await;
         }
@@ -212,51 +218,32 @@ impl Registry {
         Ok(Ok(Changed::Released(Written { bytes: stored::encode_served(&object).into(), object })))
     }
 
-    async fn admit_change(
+    /// Runs a phase of admission on a changed object; gives the object that goes on.
+    async fn admit(
         &self,
         ctx: &RequestContext,
         entry: &Entry,
         change: &mut Change<'_>,
-        object: Value,
-        old: &Value,
+        (object, old): (Value, &Value),
+        phase: Phase,
     ) -> Result<Value, ApiError> {
         let options = create_options(ctx);
         let place = change.place;
-        if let Some(view) = change.admitted_as.as_mut() {
-            let old_view = view(old);
-            let admitted = view(&object);
-            let mut request = self.admission_request(ctx, entry, place, admitted, &old_view, &options);
-            self.0.admission.mutate(&mut request).await?;
-            return Ok(object);
+        let views = change.admitted_as.as_mut().map(|view| (view(&object), view(old)));
+        let (seen, old, object) = match &views {
+            // Admission looks at another kind, and what it makes of it is not kept.
+            Some((seen, old)) => (seen.clone(), old, Some(object)),
+            None => (object, old, None),
+        };
+        let mut request = self.admission_request(ctx, entry, place, seen, old, &options);
+        match phase {
+            Phase::Mutate => self.0.admission.mutate(&mut request).await?,
+            Phase::Validate => self.0.admission.validate(&mut request).await?,
         }
-        let mut request = self.admission_request(ctx, entry, place, object, old, &options);
-        self.0.admission.mutate(&mut request).await?;
-        request.warnings.into_iter().for_each(|warning| ctx.warn(warning));
-        meta::dedup_owner_references(ctx, &mut request.object);
-        Ok(request.object)
-    }
-
-    async fn validate_change(
-        &self,
-        ctx: &RequestContext,
-        entry: &Entry,
-        change: &mut Change<'_>,
-        object: Value,
-        old: &Value,
-    ) -> Result<Value, ApiError> {
-        let options = create_options(ctx);
-        let place = change.place;
-        if let Some(view) = change.admitted_as.as_mut() {
-            let old_view = view(old);
-            let admitted = view(&object);
-            let mut request = self.admission_request(ctx, entry, place, admitted, &old_view, &options);
-            self.0.admission.validate(&mut request).await?;
-            return Ok(object);
-        }
-        let mut request = self.admission_request(ctx, entry, place, object, old, &options);
-        self.0.admission.validate(&mut request).await?;
-        request.warnings.into_iter().for_each(|warning| ctx.warn(warning));
-        Ok(request.object)
+        std::mem::take(&mut request.warnings).into_iter().for_each(|warning| ctx.warn(warning));
+        let mut object = object.unwrap_or(request.object);
+        meta::dedup_owner_references(ctx, &mut object);
+        Ok(object)
     }
 
     fn admission_request<'a>(

@@ -271,7 +271,7 @@ pub fn quote(text: &str) -> String {
 }
 
 /// JSON as Go's encoder writes it: compact, with `<`, `>` and `&` escaped.
-fn go_json(value: &Value) -> String {
+pub fn go_json(value: &Value) -> String {
     value.to_string().replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }
 

@@ -8,5 +8,5 @@ pub mod meta;
 pub mod names;
 
 pub use cluster_stub_base::quantity::{self, Quantity, QuantityError};
-pub use field::{ErrorKind, FieldError, Path, go_struct};
+pub use field::{ErrorKind, FieldError, Path, go_json, go_struct};
 pub use json::JsonExt;

@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     fn deployment() -> Value {
-        let mut object = json!({"metadata": {"name": "d", "namespace": "n"}, "spec": {
+        let mut object = json!({"metadata": {"name": "d", "namespace": "n", "resourceVersion": "1"}, "spec": {
             "selector": {"matchLabels": {"a": "b"}},
             "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}}}});
         apply_defaults(&mut object);

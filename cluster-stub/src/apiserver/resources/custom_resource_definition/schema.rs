@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::apiserver::cel::{Program, Type};
 use crate::apiserver::custom::{Structural, field_path, validate_value, variables_of};
 use crate::apiserver::validation::json::JsonExt;
-use crate::apiserver::validation::{FieldError, Path};
+use crate::apiserver::validation::{FieldError, Path, go_json, go_struct};
 
 /// Where a schema stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -352,9 +352,13 @@ fn one_rule(rule: &Value, ty: &Type, path: &Path<'_>, out: &mut Vec<FieldError>)
     }
     let variables = variables_of(ty.clone(), rule.flag("optionalOldSelf"));
     match Program::compile_typed(text, &variables) {
-        Err(error) => out.push(FieldError::invalid(&field, rule.clone(), format!("compilation failed: {error}"))),
+        Err(error) => out
+            .push(shown_rule(FieldError::invalid(&field, rule.clone(), format!("compilation failed: {error}")), rule)),
         Ok((_, Type::Bool | Type::Dyn)) => {}
-        Ok(_) => out.push(FieldError::invalid(&field, rule.clone(), "cel expression must evaluate to a bool")),
+        Ok(_) => out.push(shown_rule(
+            FieldError::invalid(&field, rule.clone(), "cel expression must evaluate to a bool"),
+            rule,
+        )),
     }
     let expression = rule.text("messageExpression");
     let field = path.child("messageExpression");
@@ -362,11 +366,12 @@ fn one_rule(rule: &Value, ty: &Type, path: &Path<'_>, out: &mut Vec<FieldError>)
         match Program::compile_typed(expression, &variables) {
             Err(error) => {
                 let why = format!("messageExpression compilation failed: {error}");
-                out.push(FieldError::invalid(&field, rule.clone(), why));
+                out.push(shown_rule(FieldError::invalid(&field, rule.clone(), why), rule));
             }
             Ok((_, Type::String | Type::Dyn)) => {}
             Ok(_) => {
-                out.push(FieldError::invalid(&field, rule.clone(), "messageExpression must evaluate to a string"));
+                let error = FieldError::invalid(&field, rule.clone(), "messageExpression must evaluate to a string");
+                out.push(shown_rule(error, rule));
             }
         }
     }
@@ -375,6 +380,20 @@ fn one_rule(rule: &Value, ty: &Type, path: &Path<'_>, out: &mut Vec<FieldError>)
         let why = format!("fieldPath must be a valid path: expected [ or . but got: {to}");
         out.push(FieldError::invalid(&path.child("fieldPath"), to, why));
     }
+}
+
+/// A rule as upstream prints its internal type, which has no JSON names.
+fn shown_rule(error: FieldError, rule: &Value) -> FieldError {
+    let text = |key: &str| go_json(&rule.text(key).into());
+    let optional = |key: &str| go_json(rule.at(key));
+    error.showing(go_struct(&[
+        ("Rule", text("rule")),
+        ("Message", text("message")),
+        ("MessageExpression", text("messageExpression")),
+        ("Reason", optional("reason")),
+        ("FieldPath", text("fieldPath")),
+        ("OptionalOldSelf", optional("optionalOldSelf")),
+    ]))
 }
 
 /// Selectable fields are scalars that the schema declares.
