@@ -7,12 +7,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use cluster_stub::apiserver::authn::UserInfo;
+use cluster_stub::apiserver::tls::CertificateAuthority;
 use cluster_stub::cluster::{Cluster, ClusterOptions};
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use kube::Client;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
 
 /// Longest wait for something that the server does on its own.
@@ -252,15 +255,17 @@ async fn a_bound_policy_refuses_and_warns() {
     cluster.shutdown().await;
 }
 
-/// A webhook that answers every review with `respond`; gives its port and the certificate to trust, as PEM.
+/// A webhook that answers every review with `respond`; gives its port and the authority to trust, as PEM.
 async fn webhook(respond: impl Fn(&Value) -> Value + Send + Sync + 'static) -> (u16, String) {
-    let certificate = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
-    let pem = certificate.cert.pem();
-    let key = rustls::pki_types::PrivateKeyDer::Pkcs8(certificate.signing_key.serialize_der().into());
+    let now = jiff::Timestamp::now();
+    let authority = CertificateAuthority::generate("webhooks", now).expect("an authority");
+    let serving = authority.issue_server("webhook", &["127.0.0.1".to_owned()], now).expect("a certificate");
+    let certificate = CertificateDer::from_pem_slice(serving.certificate_pem.as_bytes()).expect("PEM");
+    let key = PrivateKeyDer::from_pem_slice(serving.key_pem.as_bytes()).expect("PEM");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .and_then(|builder| builder.with_no_client_auth().with_single_cert(vec![certificate.cert.der().clone()], key))
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(vec![certificate], key))
         .expect("a server");
     let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -285,7 +290,7 @@ async fn webhook(respond: impl Fn(&Value) -> Value + Send + Sync + 'static) -> (
             tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(tls), service));
         }
     });
-    (port, pem)
+    (port, authority.certificate_pem().to_owned())
 }
 
 fn configuration(kind: &str, url: &str, bundle: &str, more: Value) -> Value {
