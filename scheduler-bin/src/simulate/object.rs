@@ -58,6 +58,10 @@ pub(crate) fn parse(mut object: Value, admission: &Admission, odd: &mut Vec<Stri
         }};
     }
     fill_in_volume(&kind, &mut object);
+    if kind == "Node" && object["status"]["allocatable"].is_null() && object["status"]["capacity"].is_object() {
+        // Upstream: apis/core/v1 `SetDefaults_NodeStatus` (v1.36.2).
+        object["status"]["allocatable"] = object["status"]["capacity"].clone();
+    }
     if matches!(&*kind, "Service" | "PersistentVolumeClaim" | "PodDisruptionBudget") {
         object["metadata"]["namespace"] = json!(workload::namespace_of(&object));
     }
@@ -159,6 +163,19 @@ mod tests {
         };
         assert!(matches!(set(Value::Null), Parsed::Workload(_)));
         assert!(matches!(set(json!("u")), Parsed::Object(Object::ReplicaSet(_))));
+    }
+
+    #[test]
+    fn a_node_without_allocatable_offers_its_capacity() {
+        let node = |status: Value| match parsed(
+            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": status}),
+        ) {
+            Parsed::Object(Object::Node(node)) => node.allocatable.milli_cpu,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(node(json!({"capacity": {"cpu": "4"}})), 4000);
+        assert_eq!(node(json!({"capacity": {"cpu": "4"}, "allocatable": {"cpu": "3"}})), 3000);
+        assert_eq!(node(json!({})), 0);
     }
 
     #[test]
