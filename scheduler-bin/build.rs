@@ -1,5 +1,5 @@
-//! Has the linker fold functions that came out the same: types that share a layout leave many. It takes a sixth off the
-//! size of the command.
+//! Has the linker make the command smaller by a quarter: it folds functions that came out the same (types that share a
+//! layout leave many), and gives the code a fixed address, which saves a table of relocations.
 
 use std::env::var;
 
@@ -13,5 +13,6 @@ fn main() {
         var("RUSTC_LINKER").is_ok() || var("CARGO_ENCODED_RUSTFLAGS").is_ok_and(|flags| flags.contains("link"));
     if lld && !chosen && var("PROFILE").is_ok_and(|profile| profile == "release") {
         println!("cargo::rustc-link-arg-bins=-Wl,--icf=all");
+        println!("cargo::rustc-link-arg-bins=-no-pie");
     }
 }
