@@ -198,7 +198,8 @@ fn last_cycle(n_nodes: usize, (name, shape): &Shape) -> (usize, usize, usize) {
     for i in 0..4 {
         let new = shape(pod(&format!("p{i}")).label("app", "web").image("b:1").cpu("100m").memory("128Mi")).build();
         scheduler.handle(Change::Applied(new.into()), Timestamp::ZERO);
-        (FILTER.take(), SCORE.take());
+        FILTER.take();
+        SCORE.take();
         let before = n_allocations();
         let attempt = scheduler.schedule_one(Timestamp::ZERO, pool()).expect("a pod waits");
         counts = (FILTER.take(), SCORE.take(), n_allocations() - before);

@@ -321,9 +321,9 @@ fn all_threads() -> usize {
 /// Enough decisions for a p99 where that takes seconds, fewer on clusters where a decision takes milliseconds.
 fn default_pods(n_nodes: usize) -> usize {
     let n_pods = match n_nodes {
-        ..=1_000 => 2_000,
-        ..=10_000 => 1_000,
-        ..=100_000 => 300,
+        0..=1_000 => 2_000,
+        1_001..=10_000 => 1_000,
+        10_001..=100_000 => 300,
         _ => 100,
     };
     n_pods.min(20 * n_nodes)

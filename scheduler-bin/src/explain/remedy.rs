@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use scheduler_core::model::{
-    Affinity, Node, Pod, Resources, Taint, TaintEffect, Toleration, TolerationOperator, UnsatisfiableAction,
+    Node, Pod, Resources, Taint, TaintEffect, Toleration, TolerationOperator, UnsatisfiableAction,
 };
 
 use super::what_if::Different;
@@ -94,16 +94,8 @@ impl Step {
             }
             Self::DropAffinity(at, _) => {
                 if let Some(affinity) = &mut pod.affinity {
-                    let kept = |affinity: &Affinity| {
-                        affinity
-                            .required_pod
-                            .iter()
-                            .enumerate()
-                            .filter(|(own, _)| own != at)
-                            .map(|(_, term)| term.clone())
-                            .collect()
-                    };
-                    affinity.required_pod = kept(affinity);
+                    let terms = affinity.required_pod.iter().enumerate().filter(|(own, _)| own != at);
+                    affinity.required_pod = terms.map(|(_, term)| term.clone()).collect();
                 }
             }
             Self::Ungate(_) => pod.scheduling_gates = Box::default(),

@@ -227,7 +227,7 @@ impl Measure {
     /// Whether a sample is due after one more step of the run.
     pub(crate) fn step(&mut self) -> bool {
         self.n_steps += 1;
-        self.n_steps % self.stride == 0
+        self.n_steps.is_multiple_of(self.stride)
     }
 
     /// Notes the state of the cluster. `pending` are the requests of pods that wait.

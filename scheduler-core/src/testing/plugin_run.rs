@@ -170,7 +170,7 @@ fn run_score(
             *score = plugin.score(&states, 0, cycle, shared, cycle.snapshot.view(node))?;
         }
         plugin.score_chunk(&states, 0, cycle, shared, feasible, &mut scores)?;
-        for (at, &node) in feasible.iter().enumerate().filter(|(at, _)| raw[*at] != scores[*at]) {
+        if let Some((at, &node)) = feasible.iter().enumerate().find(|(at, _)| raw[*at] != scores[*at]) {
             return Err(differ(plugin.name(), "score", name(cycle.snapshot, node), raw[at], scores[at]));
         }
         plugin.normalize(&states, 0, cycle, feasible, &mut scores)?;

@@ -88,7 +88,7 @@ impl Webhooks {
         let Some(patch) = answer.patch else { return Ok(false) };
         let broken = |why: String| ApiError::internal(call::failed(hook.name(), &why));
         let patch = JsonPatch::parse(&patch).map_err(|error| broken(error.to_string()))?;
-        let patched = patch.apply(&request.object).map_err(|error| ApiError::internal(error))?;
+        let patched = patch.apply(&request.object).map_err(ApiError::internal)?;
         if patched == request.object {
             return Ok(false);
         }

@@ -181,7 +181,7 @@ impl Decisions {
         if self.drawn.is_none_or(|drawn| drawn.elapsed() >= REFRESH) {
             self.drawn = Some(Instant::now());
             let (scheduled, arrived) = (self.scheduled, self.arrived.max(self.scheduled));
-            let filled = if arrived > 0 { (scheduled * 24 / arrived) as usize } else { 0 };
+            let filled = (scheduled * 24).checked_div(arrived).unwrap_or(0) as usize;
             let bar = format!("{}{}", "█".repeat(filled.min(24)), "░".repeat(24 - filled.min(24)));
             // A terminal that is gone needs no progress.
             let _ = write!(io::stderr(), "\r\x1b[2K{bar} {scheduled} of {arrived} pods placed ({})", self.run);

@@ -272,7 +272,7 @@ impl<'a> Run<'a> {
         if self.measure.step() {
             self.sample();
         }
-        if self.measure.counts.attempts % 256 == 0 {
+        if self.measure.counts.attempts.is_multiple_of(256) {
             let told =
                 Told::Progress { arrived: self.measure.counts.arrived, scheduled: self.measure.counts.scheduled };
             (self.listener)(self.now, told);

@@ -142,18 +142,18 @@ fn owner(object: &Value, kind: &str, name: &str, namespace: &str, hash: &str) ->
             }
             let api: ReplicaSet =
                 serde_json::from_value(json!({"metadata": metadata, "spec": spec})).map_err(|e| wrong(&e))?;
-            Some(model::ReplicaSet::try_from(&api).map_err(|e| wrong(&e))?.into())
+            Some(model::ReplicaSet::from(&api).into())
         }
         "StatefulSet" => {
             spec["template"] = json!({});
             let api: StatefulSet =
                 serde_json::from_value(json!({"metadata": metadata, "spec": spec})).map_err(|e| wrong(&e))?;
-            Some(model::StatefulSet::try_from(&api).map_err(|e| wrong(&e))?.into())
+            Some(model::StatefulSet::from(&api).into())
         }
         "ReplicationController" => {
             let api: ReplicationController =
                 serde_json::from_value(json!({"metadata": metadata, "spec": spec})).map_err(|e| wrong(&e))?;
-            Some(model::ReplicationController::try_from(&api).map_err(|e| wrong(&e))?.into())
+            Some(model::ReplicationController::from(&api).into())
         }
         _ => None,
     })

@@ -30,14 +30,14 @@ impl Controller {
                 if self.members.iter().any(|member| member.hash != hash) {
                     return self.delete_where(|member| member.hash != hash, usize::MAX);
                 }
-                self.to_number(now, self.workload.replicas)
+                self.bring_to(now, self.workload.replicas)
             }
-            Rules::Replicas => self.to_number(now, self.workload.replicas),
+            Rules::Replicas => self.bring_to(now, self.workload.replicas),
             Rules::Stateful { parallel } => self.stateful(now, parallel),
             Rules::Daemon => self.daemon(now, nodes),
             Rules::Job { parallelism, completions } => {
                 let left = completions.saturating_sub(self.n_succeeded);
-                self.to_number(now, parallelism.min(left))
+                self.bring_to(now, parallelism.min(left))
             }
             Rules::Cron { .. } => Vec::new(),
         }
@@ -76,7 +76,7 @@ impl Controller {
         self.delete_where(|member| member.hash != hash && member.bound, n_available.saturating_sub(floor))
     }
 
-    fn to_number(&mut self, now: Timestamp, wanted: u32) -> Vec<Action> {
+    fn bring_to(&mut self, now: Timestamp, wanted: u32) -> Vec<Action> {
         let wanted = wanted as usize;
         match self.members.len() {
             n if n > wanted => self.delete_where(|_| true, n - wanted),
