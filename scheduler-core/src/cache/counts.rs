@@ -1,12 +1,13 @@
-//! How many pods a selector matches, per node: one sparse column per (selector, namespaces), kept current by events.
+//! How many pods a selector matches, per node and per domain: one sparse column per (selector, namespaces), kept current
+//! by events.
 
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::NodeIdx;
 use super::selector_index::SelectorIndex;
-use crate::model::{Pod, Selector};
+use super::{DomainCounts, Inclusion, LabelColumns, NodeCounts, NodeIdx};
+use crate::model::{Node, Pod, Selector};
 
 /// Which pods a column counts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -29,10 +30,15 @@ impl CountKey {
     }
 }
 
+/// A count column; valid only within one [`super::Snapshot`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CountIdx(usize);
+
 #[derive(Debug, Clone)]
 struct Column {
     key: CountKey,
-    per_node: FxHashMap<NodeIdx, u32>,
+    nodes: NodeCounts,
+    domains: Vec<DomainCounts>,
     last_required: u64,
 }
 
@@ -49,13 +55,37 @@ pub struct PodCounts {
 /// Columns beyond this number make room for new ones, the least recently asked for first: a bound on memory and on
 /// the work per pod event, far above the number of workloads that schedule at one time.
 const MAX_COLUMNS: usize = 16_384;
+/// The same for the sums by domain of one column.
+const MAX_DOMAINS: usize = 32;
 
 impl PodCounts {
-    /// Matching pods per node, nodes without any left out; `None` until [`super::Indexes::pod_count`] asked for it.
+    /// Where the column of the key is; `None` until [`super::Indexes::pod_count`] asked for it.
     #[must_use]
-    pub fn get(&self, key: &CountKey) -> Option<&FxHashMap<NodeIdx, u32>> {
-        let at = *self.by_key.get(key)?;
-        self.columns[at].as_ref().map(|column| &column.per_node)
+    pub fn find(&self, key: &CountKey) -> Option<CountIdx> {
+        self.by_key.get(key).copied().map(CountIdx)
+    }
+
+    /// Matching pods per node.
+    ///
+    /// # Panics
+    /// When the column is of another snapshot.
+    #[must_use]
+    pub fn nodes(&self, column: CountIdx) -> &NodeCounts {
+        &self.columns[column.0].as_ref().expect("the column was found in this snapshot").nodes
+    }
+
+    /// Matching pods per node; `None` until [`super::Indexes::pod_count`] asked for it.
+    #[must_use]
+    pub fn get(&self, key: &CountKey) -> Option<&NodeCounts> {
+        self.find(key).map(|column| self.nodes(column))
+    }
+
+    /// Matching pods per domain of a label, over the nodes that count; `None` until
+    /// [`super::Indexes::domain_count`] asked for it.
+    #[must_use]
+    pub fn domains(&self, key: &CountKey, topology_key: &str, inclusion: &Inclusion) -> Option<&DomainCounts> {
+        let column = self.columns[*self.by_key.get(key)?].as_ref()?;
+        column.domains.iter().find(|domains| domains.is_for(topology_key, inclusion))
     }
 
     pub(crate) fn ensure<'p>(&mut self, key: CountKey, pods: impl Iterator<Item = (NodeIdx, &'p [Arc<Pod>])>) {
@@ -69,12 +99,10 @@ impl PodCounts {
         if self.by_key.len() >= MAX_COLUMNS {
             self.evict();
         }
-        let mut per_node = FxHashMap::default();
+        let mut nodes = NodeCounts::default();
         for (node, pods) in pods {
             let n_pods = pods.iter().filter(|pod| key.matches(pod)).count();
-            if n_pods > 0 {
-                per_node.insert(node, u32::try_from(n_pods).unwrap_or(u32::MAX));
-            }
+            nodes.add(node, u32::try_from(n_pods).unwrap_or(u32::MAX));
         }
         let at = self.free.pop().unwrap_or_else(|| {
             self.columns.push(None);
@@ -82,28 +110,67 @@ impl PodCounts {
         });
         self.index.insert(&key.selector, at);
         self.by_key.insert(key.clone(), at);
-        self.columns[at] = Some(Column { key, per_node, last_required: self.clock });
+        self.columns[at] = Some(Column { key, nodes, domains: Vec::new(), last_required: self.clock });
     }
 
-    pub(crate) fn add_pod(&mut self, node: NodeIdx, pod: &Pod) {
+    /// The column and the label column must be there.
+    pub(crate) fn ensure_domains<'n>(
+        &mut self,
+        key: &CountKey,
+        topology_key: &Arc<str>,
+        inclusion: Inclusion,
+        labels: &LabelColumns,
+        nodes: impl Iterator<Item = (NodeIdx, &'n Node)>,
+    ) {
+        let Some(column) = self.by_key.get(key).and_then(|at| self.columns[*at].as_mut()) else { return };
+        let Some(values) = labels.get(topology_key) else { return };
+        if column.domains.iter().any(|domains| domains.is_for(topology_key, &inclusion)) {
+            return;
+        }
+        if column.domains.len() >= MAX_DOMAINS {
+            column.domains.remove(0);
+        }
+        let domains = DomainCounts::new(Arc::clone(topology_key), inclusion, values, &column.nodes, nodes);
+        column.domains.push(domains);
+    }
+
+    pub(crate) fn add_pod(&mut self, labels: &LabelColumns, node: NodeIdx, pod: &Pod) {
         for at in self.index.candidates(&pod.labels) {
             let Some(column) = &mut self.columns[at] else { continue };
             if column.key.matches(pod) {
-                *column.per_node.entry(node).or_default() += 1;
+                column.nodes.add(node, 1);
+                for domains in &mut column.domains {
+                    domains.count(labels, node, true);
+                }
             }
         }
     }
 
-    pub(crate) fn remove_pod(&mut self, node: NodeIdx, pod: &Pod) {
+    pub(crate) fn remove_pod(&mut self, labels: &LabelColumns, node: NodeIdx, pod: &Pod) {
         for at in self.index.candidates(&pod.labels) {
             let Some(column) = &mut self.columns[at] else { continue };
-            if column.key.matches(pod)
-                && let Some(count) = column.per_node.get_mut(&node)
-            {
-                *count -= 1;
-                if *count == 0 {
-                    column.per_node.remove(&node);
+            if column.key.matches(pod) && column.nodes.take_one(node) {
+                for domains in &mut column.domains {
+                    domains.count(labels, node, false);
                 }
+            }
+        }
+    }
+
+    /// The node is about to change or to go; the label columns still have its old values.
+    pub(crate) fn exclude_node(&mut self, labels: &LabelColumns, node: NodeIdx) {
+        for column in self.columns.iter_mut().flatten() {
+            for domains in &mut column.domains {
+                domains.exclude(labels, node, &column.nodes);
+            }
+        }
+    }
+
+    /// The node is there, or has changed; the label columns have its new values.
+    pub(crate) fn include_node(&mut self, labels: &LabelColumns, idx: NodeIdx, node: &Node) {
+        for column in self.columns.iter_mut().flatten() {
+            for domains in &mut column.domains {
+                domains.include_changed(labels, idx, node, &column.nodes);
             }
         }
     }

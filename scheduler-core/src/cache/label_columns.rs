@@ -14,6 +14,8 @@ pub struct LabelColumn {
     n_nodes: Vec<u32>,
     ids: FxHashMap<Arc<str>, u32>,
     free: Vec<u32>,
+    n_labelled: usize,
+    n_shared: usize,
 }
 
 impl LabelColumn {
@@ -50,6 +52,18 @@ impl LabelColumn {
         self.n_nodes[id as usize]
     }
 
+    /// Number of nodes with the label.
+    #[must_use]
+    pub fn n_labelled(&self) -> usize {
+        self.n_labelled
+    }
+
+    /// Whether no two nodes have the same value: the label names the node, as `kubernetes.io/hostname` should.
+    #[must_use]
+    pub fn is_unique(&self) -> bool {
+        self.n_shared == 0
+    }
+
     fn new(n_slots: usize) -> Self {
         Self {
             values: vec![Self::NONE; n_slots],
@@ -57,6 +71,8 @@ impl LabelColumn {
             n_nodes: Vec::new(),
             ids: FxHashMap::default(),
             free: Vec::new(),
+            n_labelled: 0,
+            n_shared: 0,
         }
     }
 
@@ -66,7 +82,11 @@ impl LabelColumn {
             if value.is_some_and(|value| *value == self.names[old as usize]) {
                 return;
             }
+            self.n_labelled -= 1;
             self.n_nodes[old as usize] -= 1;
+            if self.n_nodes[old as usize] == 1 {
+                self.n_shared -= 1;
+            }
             if self.n_nodes[old as usize] == 0 {
                 self.ids.remove(&self.names[old as usize]);
                 self.free.push(old);
@@ -74,7 +94,11 @@ impl LabelColumn {
         }
         self.values[slot] = value.map_or(Self::NONE, |value| {
             let id = self.intern(value);
+            self.n_labelled += 1;
             self.n_nodes[id as usize] += 1;
+            if self.n_nodes[id as usize] == 2 {
+                self.n_shared += 1;
+            }
             id
         });
     }
@@ -149,8 +173,13 @@ mod tests {
     fn a_value_that_no_node_has_any_more_gives_its_id_back() {
         let mut column = LabelColumn::new(64);
         column.set(0, Some(&"a".into()));
+        assert!(column.is_unique());
         column.set(1, Some(&"a".into()));
+        assert!(!column.is_unique());
+        assert_eq!(column.n_labelled(), 2);
         column.set(0, None);
+        assert!(column.is_unique());
+        assert_eq!(column.n_labelled(), 1);
         assert_eq!(column.id("a"), Some(0));
         column.set(1, Some(&"b".into()));
         assert_eq!(column.id("a"), None);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::bits::{clear_bit, set_bit};
-use super::{CountKey, NodeIdx, Snapshot};
+use super::{CountKey, Inclusion, NodeIdx, Snapshot};
 use crate::model::{Node, Pod};
 
 /// What the cache knows of one pod.
@@ -108,6 +108,7 @@ impl Cache {
         let snapshot = &mut self.snapshot;
         let node = std::mem::take(&mut snapshot.nodes[slot]);
         snapshot.images.remove_node(idx, &node);
+        snapshot.counts.exclude_node(&snapshot.labels, idx);
         snapshot.n_nodes -= 1;
         clear_bit(&mut snapshot.live, slot);
         clear_bit(&mut snapshot.unschedulable, slot);
@@ -197,7 +198,16 @@ impl Cache {
         let snapshot = &mut self.snapshot;
         snapshot.resources.set_allocatable(slot, &node.allocatable);
         snapshot.taints.set(slot, &node.taints);
+        // What sums by domain look at.
+        let old = &snapshot.nodes[slot];
+        let moves = old.labels != node.labels || old.taints != node.taints || old.name != node.name;
+        if moves {
+            snapshot.counts.exclude_node(&snapshot.labels, idx);
+        }
         snapshot.labels.set(slot, &node.labels);
+        if moves {
+            snapshot.counts.include_node(&snapshot.labels, idx, &node);
+        }
         snapshot.images.add_node(idx, &node);
         if node.unschedulable {
             set_bit(&mut snapshot.unschedulable, slot);
@@ -234,7 +244,7 @@ impl Snapshot {
     fn place(&mut self, idx: NodeIdx, pod: Arc<Pod>) {
         self.resources.add_pod(idx.slot(), &pod);
         self.ports.add_pod(idx, &pod);
-        self.counts.add_pod(idx, &pod);
+        self.counts.add_pod(&self.labels, idx, &pod);
         self.terms.add_pod(idx, &pod);
         self.pods[idx.slot()].push(pod);
         self.changes.note(idx);
@@ -246,7 +256,7 @@ impl Snapshot {
         let pod = pods.swap_remove(at);
         self.resources.remove_pod(idx.slot(), &pod);
         self.ports.remove_pod(idx, &pod);
-        self.counts.remove_pod(idx, &pod);
+        self.counts.remove_pod(&self.labels, idx, &pod);
         self.terms.remove_pod(idx, &pod);
         self.changes.note(idx);
     }
@@ -271,6 +281,17 @@ impl Indexes<'_> {
     #[must_use]
     pub fn affinity_topology_keys(&self) -> Vec<Arc<str>> {
         self.snapshot.terms.topology_keys()
+    }
+
+    /// Keeps the sums of the pods that match by the value of a label, over the nodes that count.
+    pub fn domain_count(&mut self, key: &CountKey, topology_key: &Arc<str>, inclusion: Inclusion) {
+        self.label_column(topology_key);
+        self.pod_count(key.clone());
+        let Snapshot { counts, labels, nodes, live, .. } = &mut *self.snapshot;
+        let live =
+            live.iter().enumerate().flat_map(|(at, &word)| super::bits::ones(word).map(move |bit| at * 64 + bit));
+        let nodes = live.map(|slot| (NodeIdx::from_slot(slot), &*nodes[slot]));
+        counts.ensure_domains(key, topology_key, inclusion, labels, nodes);
     }
 
     /// Keeps a column of the pods that match.

@@ -16,6 +16,9 @@ use crate::model::{Node, Pod};
 pub struct NodeIdx(u32);
 
 impl NodeIdx {
+    /// The first slot, whether a node is in it or not.
+    pub(crate) const FIRST: Self = Self(0);
+
     /// Position of the node in every column.
     #[must_use]
     #[inline]

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::NodeIdx;
 use super::selector_index::SelectorIndex;
+use super::{NodeCounts, NodeIdx};
 use crate::model::{AffinityTerm, Labels, Pod};
 
 /// One distinct term.
@@ -16,8 +16,12 @@ pub struct TermEntry {
     /// Its weight, negative for preferred anti-affinity; 0 for required terms.
     pub weight: i32,
     /// How often pods on each node hold the term.
-    pub per_node: FxHashMap<NodeIdx, u32>,
+    pub nodes: NodeCounts,
 }
+
+/// A term of one kind; valid only within one [`super::Snapshot`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TermIdx(usize);
 
 /// Distinct terms of one kind. The pods that a term applies to are found from their labels, so an incoming pod costs
 /// O(its labels + terms that may apply to it), not O(pods).
@@ -37,16 +41,28 @@ impl TermCounts {
     }
 
     /// The terms that mean a pod in `namespace` (with the labels given) with these pod labels.
-    pub fn matching<'a>(
+    pub fn matching<'a, 'p>(
         &'a self,
-        namespace: &'a str,
-        labels: &'a Labels,
-        namespace_labels: &'a Labels,
-    ) -> impl Iterator<Item = &'a TermEntry> {
+        namespace: &'p str,
+        labels: &'p Labels,
+        namespace_labels: &'p Labels,
+    ) -> impl Iterator<Item = (TermIdx, &'a TermEntry)> + use<'a, 'p>
+    where
+        'a: 'p,
+    {
         self.index
             .candidates(labels)
-            .map(|at| &self.entries[at])
-            .filter(move |entry| entry.term.matches(namespace, labels, namespace_labels))
+            .map(|at| (TermIdx(at), &self.entries[at]))
+            .filter(move |(_, entry)| entry.term.matches(namespace, labels, namespace_labels))
+    }
+
+    /// One of the terms.
+    ///
+    /// # Panics
+    /// When it is of another snapshot.
+    #[must_use]
+    pub fn entry(&self, term: TermIdx) -> &TermEntry {
+        &self.entries[term.0]
     }
 
     fn add(&mut self, node: NodeIdx, term: &AffinityTerm, weight: i32) {
@@ -54,7 +70,7 @@ impl TermCounts {
         let at = if let Some(&at) = self.ids.get(&key) {
             at
         } else {
-            let entry = TermEntry { term: term.clone(), weight, per_node: FxHashMap::default() };
+            let entry = TermEntry { term: term.clone(), weight, nodes: NodeCounts::default() };
             let at = if let Some(at) = self.free.pop() {
                 self.entries[at] = entry;
                 at
@@ -66,20 +82,15 @@ impl TermCounts {
             self.ids.insert(key, at);
             at
         };
-        *self.entries[at].per_node.entry(node).or_default() += 1;
+        self.entries[at].nodes.add(node, 1);
     }
 
     fn remove(&mut self, node: NodeIdx, term: &AffinityTerm, weight: i32) {
         let key = (term.clone(), weight);
         let Some(&at) = self.ids.get(&key) else { return };
         let entry = &mut self.entries[at];
-        if let Some(count) = entry.per_node.get_mut(&node) {
-            *count -= 1;
-            if *count == 0 {
-                entry.per_node.remove(&node);
-            }
-        }
-        if entry.per_node.is_empty() {
+        entry.nodes.take_one(node);
+        if entry.nodes.is_empty() {
             self.index.remove(&term.selector, at);
             self.ids.remove(&key);
             self.free.push(at);

@@ -7,7 +7,8 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::cache::{
-    Candidates, CountKey, IdSet, Indexes, LabelColumn, NodeIdx, NodeView, Objects, Snapshot, TermCounts,
+    Candidates, CountIdx, CountKey, IdSet, Indexes, LabelColumn, NodeCounts, NodeIdx, NodeView, Objects, Snapshot,
+    TermEntry, TermIdx,
 };
 use crate::config::args::InterPodAffinityArgs;
 use crate::framework::{
@@ -72,7 +73,7 @@ fn resolve_namespaces(term: &AffinityTerm, objects: &Objects) -> Option<Arc<[Arc
 }
 
 /// The pods that all terms mean; `None` if no pod can be.
-fn count_key_of_all(terms: &[AffinityTerm], objects: &Objects) -> Option<CountKey> {
+pub(super) fn count_key_of_all(terms: &[AffinityTerm], objects: &Objects) -> Option<CountKey> {
     let mut keys = terms.iter().map(|term| count_key(term, objects));
     let first = keys.next()?;
     keys.try_fold(first, |all, key| {
@@ -96,8 +97,8 @@ fn count_key_of_all(terms: &[AffinityTerm], objects: &Objects) -> Option<CountKe
 /// Pods per node that a key counts, from the column or, without one, by looking at every pod.
 pub(super) fn counted(snapshot: &Snapshot, key: &CountKey, mut each: impl FnMut(NodeIdx, i64)) {
     if let Some(column) = snapshot.pod_counts().get(key) {
-        for (node, count) in column {
-            each(*node, i64::from(*count));
+        for (node, count) in column.iter() {
+            each(node, i64::from(count));
         }
         return;
     }
@@ -133,18 +134,12 @@ impl Plugin for InterPodAffinity {
         }
     }
 
-    /// A pod that has no terms and that no term of a pod on a node means is like any other such pod.
-    fn sign(&self, Cycle { pod, snapshot, objects, .. }: Cycle<'_>, _: &CycleState, _: &mut Signature) -> Sharing {
-        let namespace_labels = objects.namespace_labels(&pod.namespace);
-        let all = [
-            snapshot.required_affinity_terms(),
-            snapshot.required_anti_affinity_terms(),
-            snapshot.preferred_affinity_terms(),
-        ];
-        let is_meant =
-            |terms: &TermCounts| terms.matching(&pod.namespace, &pod.labels, &namespace_labels).next().is_some();
-        let has_terms = pod.affinity.as_deref().is_some_and(|affinity| affinity.has_pod_affinity);
-        if has_terms || all.into_iter().any(is_meant) { Sharing::Never } else { Sharing::ByNode }
+    fn sign(&self, cycle: Cycle<'_>, _: &CycleState, signature: &mut Signature) -> Sharing {
+        super::inter_pod_affinity_classes::sign(self, cycle, signature)
+    }
+
+    fn classify(&self, cycle: Cycle<'_>, _: &CycleState, nodes: &[NodeIdx], classes: &mut [u64]) {
+        super::inter_pod_affinity_classes::classify(self, cycle, nodes, classes);
     }
 }
 
@@ -152,25 +147,105 @@ impl Plugin for InterPodAffinity {
 #[derive(Debug, Clone)]
 struct Domains {
     topology_key: Arc<str>,
-    base: Arc<FxHashMap<u32, i64>>,
-    /// Domains with a positive count before any what-if change, one bit a value id.
-    positive: Arc<[u64]>,
+    base: Base,
     /// Changes of a what-if run.
-    changes: SmallVec<[(u32, i64); 2]>,
+    changes: SmallVec<[Change; 2]>,
+}
+
+/// So many more or fewer at a domain; the node is one of it.
+#[derive(Debug, Clone, Copy)]
+struct Change {
+    domain: u32,
+    node: NodeIdx,
+    by: i64,
+}
+
+/// Counts before any what-if change.
+#[derive(Debug, Clone)]
+enum Base {
+    /// Added up by domain.
+    Summed {
+        counts: Arc<FxHashMap<u32, i64>>,
+        /// Domains with a positive count, one bit a value id.
+        positive: Arc<[u64]>,
+    },
+    /// Each node is a domain of its own: as events keep the counts. Their sum is what counts.
+    OnNodes(SmallVec<[Kept; 2]>),
+}
+
+/// Counts by node that events keep.
+#[derive(Debug, Clone, Copy)]
+enum Kept {
+    Pods(CountIdx),
+    /// Nodes of pods that hold a required anti-affinity term.
+    AntiAffinity(TermIdx),
+}
+
+impl Kept {
+    fn nodes(self, snapshot: &Snapshot) -> &NodeCounts {
+        match self {
+            Self::Pods(column) => snapshot.pod_counts().nodes(column),
+            Self::AntiAffinity(term) => &snapshot.required_anti_affinity_terms().entry(term).nodes,
+        }
+    }
 }
 
 impl Domains {
-    fn get(&self, domain: u32) -> i64 {
-        let base = self.base.get(&domain).copied().unwrap_or(0);
-        base + self.changes.iter().find(|(changed, _)| *changed == domain).map_or(0, |(_, change)| *change)
+    fn get(&self, snapshot: &Snapshot, domain: u32, node: NodeIdx) -> i64 {
+        let base = match &self.base {
+            Base::Summed { counts, .. } => counts.get(&domain).copied().unwrap_or(0),
+            Base::OnNodes(all) => all.iter().map(|kept| i64::from(kept.nodes(snapshot).get(node))).sum(),
+        };
+        base + self.changes.iter().find(|change| change.domain == domain).map_or(0, |change| change.by)
     }
 
-    fn is_empty(&self) -> bool {
-        self.base.keys().chain(self.changes.iter().map(|(domain, _)| domain)).all(|domain| self.get(*domain) == 0)
+    fn is_empty(&self, snapshot: &Snapshot) -> bool {
+        let is_zero = |domain: u32, node: NodeIdx| self.get(snapshot, domain, node) == 0;
+        let base_is_empty = match &self.base {
+            // The count of a domain is the same whichever node asks.
+            Base::Summed { counts, .. } => counts.keys().all(|domain| is_zero(*domain, NodeIdx::FIRST)),
+            Base::OnNodes(all) => self.labelled(snapshot, all).all(|(node, domain)| is_zero(domain, node)),
+        };
+        base_is_empty && self.changes.iter().all(|change| is_zero(change.domain, change.node))
     }
 
-    fn is_positive_at_start(&self, domain: u32) -> bool {
-        self.positive.get(domain as usize / 64).is_some_and(|word| word >> (domain % 64) & 1 == 1)
+    /// Nodes that have a count and the label, with their domains.
+    fn labelled<'s>(&self, snapshot: &'s Snapshot, all: &'s [Kept]) -> impl Iterator<Item = (NodeIdx, u32)> + use<'s> {
+        let values = snapshot.labels().get(&self.topology_key).map(LabelColumn::values);
+        let nodes = all.iter().flat_map(|kept| kept.nodes(snapshot).iter()).map(|(node, _)| node);
+        nodes
+            .map(move |node| (node, values.map_or(LabelColumn::NONE, |values| values[node.slot()])))
+            .filter(|(_, domain)| *domain != LabelColumn::NONE)
+    }
+
+    /// Keeps the nodes in domains whose count is positive, or the others; what-if changes are not minded.
+    fn retain(&self, snapshot: &Snapshot, nodes: &mut Candidates<'_>, positive: bool) {
+        let Some(column) = snapshot.labels().get(&self.topology_key) else { return };
+        let values = column.values();
+        match &self.base {
+            Base::Summed { positive: domains, .. } => {
+                let is_positive =
+                    |id: u32| domains.get(id as usize / 64).is_some_and(|word| word >> (id % 64) & 1 == 1);
+                nodes.retain_ids(values, &IdSet::new(column.n_ids(), !positive, |id| is_positive(id) == positive));
+            }
+            Base::OnNodes(all) if positive => {
+                nodes.retain(|node| {
+                    values[node.slot()] != LabelColumn::NONE
+                        && all.iter().any(|kept| kept.nodes(snapshot).get(node) > 0)
+                });
+            }
+            Base::OnNodes(all) if column.n_labelled() == snapshot.n_nodes() => {
+                for kept in all {
+                    nodes.subtract(kept.nodes(snapshot).nonzero());
+                }
+            }
+            Base::OnNodes(all) => {
+                nodes.retain(|node| {
+                    values[node.slot()] == LabelColumn::NONE
+                        || all.iter().all(|kept| kept.nodes(snapshot).get(node) == 0)
+                });
+            }
+        }
     }
 }
 
@@ -180,13 +255,27 @@ struct TopologyCounts(SmallVec<[Domains; 1]>);
 
 /// Collects [`TopologyCounts`].
 #[derive(Default)]
-struct Collector(FxHashMap<Arc<str>, FxHashMap<u32, i64>>);
+struct Collector {
+    summed: FxHashMap<Arc<str>, FxHashMap<u32, i64>>,
+    on_nodes: FxHashMap<Arc<str>, SmallVec<[Kept; 2]>>,
+}
 
 impl Collector {
-    fn add(&mut self, snapshot: &Snapshot, topology_key: &Arc<str>, nodes: impl FnOnce(&mut dyn FnMut(NodeIdx, i64))) {
+    /// Adds counts of one kind: by reference if each node is a domain of its own and events keep them, else node by node.
+    fn add(
+        &mut self,
+        snapshot: &Snapshot,
+        topology_key: &Arc<str>,
+        kept: Option<Kept>,
+        nodes: impl FnOnce(&mut dyn FnMut(NodeIdx, i64)),
+    ) {
         let Some(column) = snapshot.labels().get(topology_key) else { return };
+        if let Some(kept) = kept.filter(|_| column.is_unique()) {
+            self.on_nodes.entry(Arc::clone(topology_key)).or_default().push(kept);
+            return;
+        }
         let values = column.values();
-        let domains = self.0.entry(Arc::clone(topology_key)).or_default();
+        let domains = self.summed.entry(Arc::clone(topology_key)).or_default();
         nodes(&mut |node, count| {
             let domain = values[node.slot()];
             if domain != LabelColumn::NONE {
@@ -195,18 +284,36 @@ impl Collector {
         });
     }
 
+    fn add_entry(&mut self, snapshot: &Snapshot, term: TermIdx, entry: &TermEntry) {
+        self.add(snapshot, &entry.term.topology_key, Some(Kept::AntiAffinity(term)), |each| {
+            for (node, count) in entry.nodes.iter() {
+                each(node, i64::from(count));
+            }
+        });
+    }
+
+    fn add_pods(&mut self, snapshot: &Snapshot, topology_key: &Arc<str>, key: &CountKey) {
+        let kept = snapshot.pod_counts().find(key).map(Kept::Pods);
+        self.add(snapshot, topology_key, kept, |each| counted(snapshot, key, each));
+    }
+
     fn finish(self, snapshot: &Snapshot) -> TopologyCounts {
-        let mut all: SmallVec<[Domains; 1]> = self
-            .0
-            .into_iter()
-            .filter(|(_, counts)| !counts.is_empty())
-            .map(|(topology_key, counts)| {
-                let n_ids = snapshot.labels().get(&topology_key).map_or(0, LabelColumn::n_ids);
-                let mut positive = vec![0_u64; n_ids.div_ceil(64)];
-                for (domain, _) in counts.iter().filter(|(_, count)| **count > 0) {
-                    positive[*domain as usize / 64] |= 1 << (domain % 64);
-                }
-                Domains { topology_key, base: Arc::new(counts), positive: positive.into(), changes: SmallVec::new() }
+        let summed = self.summed.into_iter().map(|(topology_key, counts)| {
+            let n_ids = snapshot.labels().get(&topology_key).map_or(0, LabelColumn::n_ids);
+            let mut positive = vec![0_u64; n_ids.div_ceil(64)];
+            for (domain, _) in counts.iter().filter(|(_, count)| **count > 0) {
+                positive[*domain as usize / 64] |= 1 << (domain % 64);
+            }
+            (topology_key, Base::Summed { counts: Arc::new(counts), positive: positive.into() })
+        });
+        let on_nodes = self.on_nodes.into_iter().map(|(topology_key, all)| (topology_key, Base::OnNodes(all)));
+        let mut all: SmallVec<[Domains; 1]> = summed
+            .chain(on_nodes)
+            .map(|(topology_key, base)| Domains { topology_key, base, changes: SmallVec::new() })
+            // Counts on nodes without the label are in no domain.
+            .filter(|domains| match &domains.base {
+                Base::Summed { counts, .. } => !counts.is_empty(),
+                Base::OnNodes(all) => domains.labelled(snapshot, all).next().is_some(),
             })
             .collect();
         all.sort_by(|a, b| a.topology_key.cmp(&b.topology_key));
@@ -221,30 +328,26 @@ impl TopologyCounts {
 
     fn count(&self, snapshot: &Snapshot, topology_key: &str, node: NodeIdx) -> i64 {
         match (self.of(topology_key), domain_of(snapshot, topology_key, node)) {
-            (Some(domains), Some(domain)) => domains.get(domain),
+            (Some(domains), Some(domain)) => domains.get(snapshot, domain, node),
             _ => 0,
         }
     }
 
-    fn is_empty(&self) -> bool {
-        self.0.iter().all(Domains::is_empty)
+    fn is_empty(&self, snapshot: &Snapshot) -> bool {
+        self.0.iter().all(|domains| domains.is_empty(snapshot))
     }
 
     fn change(&mut self, snapshot: &Snapshot, topology_key: &Arc<str>, node: NodeIdx, by: i64) {
         let Some(domain) = domain_of(snapshot, topology_key, node) else { return };
         let at = self.0.iter().position(|domains| domains.topology_key == *topology_key).unwrap_or_else(|| {
-            self.0.push(Domains {
-                topology_key: Arc::clone(topology_key),
-                base: Arc::default(),
-                positive: Arc::from([]),
-                changes: SmallVec::new(),
-            });
+            let base = Base::Summed { counts: Arc::default(), positive: Arc::from([]) };
+            self.0.push(Domains { topology_key: Arc::clone(topology_key), base, changes: SmallVec::new() });
             self.0.len() - 1
         });
         let changes = &mut self.0[at].changes;
-        match changes.iter_mut().find(|(changed, _)| *changed == domain) {
-            Some((_, change)) => *change += by,
-            None => changes.push((domain, by)),
+        match changes.iter_mut().find(|change| change.domain == domain) {
+            Some(change) => change.by += by,
+            None => changes.push(Change { domain, node, by }),
         }
     }
 }
@@ -288,12 +391,8 @@ impl FilterPlugin for InterPodAffinity {
         let namespace_labels = objects.namespace_labels(&pod.namespace);
         let mut existing = Collector::default();
         let terms = snapshot.required_anti_affinity_terms();
-        for entry in terms.matching(&pod.namespace, &pod.labels, &namespace_labels) {
-            existing.add(snapshot, &entry.term.topology_key, |each| {
-                for (node, count) in &entry.per_node {
-                    each(*node, i64::from(*count));
-                }
-            });
+        for (term, entry) in terms.matching(&pod.namespace, &pod.labels, &namespace_labels) {
+            existing.add_entry(snapshot, term, entry);
         }
         let existing_anti = existing.finish(snapshot);
         let (required, anti_terms) = (pod.required_affinity(), pod.required_anti_affinity());
@@ -303,13 +402,12 @@ impl FilterPlugin for InterPodAffinity {
 
         let mut anti = Collector::default();
         for term in anti_terms {
-            let key = count_key(term, objects);
-            anti.add(snapshot, &term.topology_key, |each| counted(snapshot, &key, each));
+            anti.add_pods(snapshot, &term.topology_key, &count_key(term, objects));
         }
         let mut affinity = Collector::default();
         if let Some(key) = count_key_of_all(required, objects) {
             for term in required {
-                affinity.add(snapshot, &term.topology_key, |each| counted(snapshot, &key, each));
+                affinity.add_pods(snapshot, &term.topology_key, &key);
             }
         }
         let matches_self = !required.is_empty() && required.iter().all(|term| term_means(term, pod, objects));
@@ -333,28 +431,24 @@ impl FilterPlugin for InterPodAffinity {
 
     fn filter_chunk(&self, state: Option<&Affinities>, cycle: Cycle<'_>, nodes: &mut Candidates<'_>) -> Result<()> {
         let state = state.ok_or_else(PluginError::not_found)?;
-        let (pod, labels) = (cycle.pod, cycle.snapshot.labels());
-        let may_be_first = state.matches_self && state.affinity.is_empty();
+        let (pod, snapshot) = (cycle.pod, cycle.snapshot);
+        let may_be_first = state.matches_self && state.affinity.is_empty(snapshot);
         for term in pod.required_affinity() {
-            let Some(column) = labels.get(&term.topology_key) else {
+            let Some(column) = snapshot.labels().get(&term.topology_key) else {
                 nodes.clear();
                 return Ok(());
             };
-            let values = column.values();
             match state.affinity.of(&term.topology_key) {
                 _ if may_be_first => {
-                    nodes.retain_ids(values, &IdSet::AllBut([LabelColumn::NONE].into_iter().collect()));
+                    nodes.retain_ids(column.values(), &IdSet::AllBut([LabelColumn::NONE].into_iter().collect()));
                 }
-                Some(domains) => nodes.retain_dense(|slot| domains.is_positive_at_start(values[slot])),
+                Some(domains) => domains.retain(snapshot, nodes, true),
                 None => nodes.clear(),
             }
         }
         // Own terms name every key that `anti` can hold.
         for domains in state.anti.0.iter().chain(&state.existing_anti.0) {
-            if let Some(column) = labels.get(&domains.topology_key) {
-                let values = column.values();
-                nodes.retain_dense(|slot| !domains.is_positive_at_start(values[slot]));
-            }
+            domains.retain(snapshot, nodes, false);
         }
         Ok(())
     }
@@ -384,7 +478,7 @@ impl Affinities {
             }
             pods_exist &= self.affinity.count(snapshot, &term.topology_key, node.idx()) > 0;
         }
-        let is_first = self.matches_self && self.affinity.is_empty();
+        let is_first = self.matches_self && self.affinity.is_empty(snapshot);
         if !(pods_exist || is_first) {
             return Some(REASON_AFFINITY);
         }

@@ -40,8 +40,8 @@ impl Adder<'_> {
 
     fn add_entry(&mut self, entry: &TermEntry, weight: i32) {
         self.add(&entry.term.topology_key, i64::from(weight), |each| {
-            for (node, count) in &entry.per_node {
-                each(*node, i64::from(*count));
+            for (node, count) in entry.nodes.iter() {
+                each(node, i64::from(count));
             }
         });
     }
@@ -70,12 +70,12 @@ impl ScorePlugin for InterPodAffinity {
         let namespace_labels = cycle.objects.namespace_labels(&pod.namespace);
         if self.hard_weight > 0 {
             let terms = snapshot.required_affinity_terms();
-            for entry in terms.matching(&pod.namespace, &pod.labels, &namespace_labels) {
+            for (_, entry) in terms.matching(&pod.namespace, &pod.labels, &namespace_labels) {
                 adder.add_entry(entry, self.hard_weight);
             }
         }
         let terms = snapshot.preferred_affinity_terms();
-        for entry in terms.matching(&pod.namespace, &pod.labels, &namespace_labels) {
+        for (_, entry) in terms.matching(&pod.namespace, &pod.labels, &namespace_labels) {
             adder.add_entry(entry, entry.weight);
         }
         if adder.by_key.is_empty() {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::cache::{
-    Candidates, CountKey, IdSet, Indexes, LabelColumn, NodeIdx, NodeMatcher, NodeView, Objects, Snapshot,
+    Candidates, CountKey, DomainCounts, IdSet, Inclusion, Indexes, LabelColumn, NodeIdx, NodeMatcher, NodeView,
+    Objects, Snapshot,
 };
 use crate::config::args::PodTopologySpreadArgs;
 use crate::framework::{
@@ -72,8 +73,8 @@ impl PodTopologySpread {
         Self { defaults: defaults.collect(), system_defaulted: false }
     }
 
-    /// The constraints of one kind that hold for the pod.
-    pub(super) fn constraints(&self, pod: &Pod, objects: &Objects, action: UnsatisfiableAction) -> Vec<Constraint> {
+    /// The constraints that hold for the pod.
+    pub(super) fn constraints(&self, pod: &Pod, objects: &Objects) -> Constraints {
         let of = |constraint: &TopologySpreadConstraint, selector: Arc<Selector>| Constraint {
             max_skew: constraint.max_skew,
             min_domains: constraint.min_domains,
@@ -84,24 +85,53 @@ impl PodTopologySpread {
             matches_self: selector.matches(&pod.labels),
             count: CountKey { namespaces: Some([Arc::clone(&pod.namespace)].into()), selector, skip_terminating: true },
         };
-        if !pod.topology_spread_constraints.is_empty() {
-            return pod
-                .topology_spread_constraints
-                .iter()
-                .filter(|constraint| constraint.when_unsatisfiable == action)
-                .map(|constraint| of(constraint, Arc::clone(&constraint.selector)))
-                .collect();
+        let own = &pod.topology_spread_constraints;
+        if own.is_empty() && self.defaults.is_empty() {
+            return Constraints::default();
         }
-        let mut defaults = self.defaults.iter().filter(|default| default.when_unsatisfiable == action).peekable();
-        if defaults.peek().is_none() {
-            return Vec::new();
+        let (list, selector) = if own.is_empty() {
+            let selector = default_selector(pod, objects);
+            if selector.is_everything() {
+                return Constraints::default();
+            }
+            (&self.defaults, Some(Arc::new(selector)))
+        } else {
+            (own, None)
+        };
+        let of_kind = |action: UnsatisfiableAction| {
+            let of_kind = list.iter().filter(|constraint| constraint.when_unsatisfiable == action);
+            of_kind
+                .map(|c| of(c, selector.as_ref().map_or_else(|| Arc::clone(&c.selector), Arc::clone)))
+                .collect::<Arc<[Constraint]>>()
+        };
+        Constraints {
+            hard: of_kind(UnsatisfiableAction::DoNotSchedule),
+            soft: of_kind(UnsatisfiableAction::ScheduleAnyway),
+            soft_require_all: !own.is_empty() || !self.system_defaulted,
         }
-        let selector = default_selector(pod, objects);
-        if selector.is_everything() {
-            return Vec::new();
-        }
-        let selector = Arc::new(selector);
-        defaults.map(|default| of(default, Arc::clone(&selector))).collect()
+    }
+}
+
+/// All constraints of one pod; PreFilter leaves them for the rest of the cycle.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Constraints {
+    pub(super) hard: Arc<[Constraint]>,
+    pub(super) soft: Arc<[Constraint]>,
+    /// Whether nodes that lack a label of a soft constraint score 0, and their pods do not count.
+    pub(super) soft_require_all: bool,
+}
+
+impl Constraints {
+    pub(super) fn is_empty(&self) -> bool {
+        self.hard.is_empty() && self.soft.is_empty()
+    }
+
+    /// The nodes whose pods count for one of the constraints.
+    pub(super) fn inclusion(&self, is_hard: bool, constraint: &Constraint, pod: &Pod) -> Inclusion {
+        let of_kind = if is_hard { &self.hard } else { &self.soft };
+        let has_all = is_hard || self.soft_require_all;
+        let keys = of_kind.iter().filter(|_| has_all).map(|constraint| &constraint.topology_key);
+        Inclusion::new(keys, pod, constraint.honor_node_affinity, constraint.honor_node_taints)
     }
 }
 
@@ -145,7 +175,7 @@ fn default_selector(pod: &Pod, objects: &Objects) -> Selector {
 }
 
 /// One constraint of one pod.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Constraint {
     pub(super) max_skew: i32,
     min_domains: i32,
@@ -171,7 +201,7 @@ impl Constraint {
             return Vec::new();
         }
         if let Some(column) = snapshot.pod_counts().get(&self.count) {
-            return column.iter().map(|(node, count)| (*node, *count)).collect();
+            return column.iter().collect();
         }
         let count = |node| snapshot.pods(node).iter().filter(|pod| self.count.matches(pod)).count();
         snapshot
@@ -239,23 +269,34 @@ impl Plugin for PodTopologySpread {
     }
 
     fn require(&self, pod: &Pod, objects: &Objects, indexes: &mut Indexes<'_>) {
-        for action in [UnsatisfiableAction::DoNotSchedule, UnsatisfiableAction::ScheduleAnyway] {
-            for constraint in self.constraints(pod, objects, action) {
+        let constraints = self.constraints(pod, objects);
+        for (is_hard, of_kind) in [(true, &constraints.hard), (false, &constraints.soft)] {
+            for constraint in &**of_kind {
                 indexes.label_column(&constraint.topology_key);
-                if !constraint.count.selector.is_everything() {
-                    indexes.pod_count(constraint.count);
+                if constraint.count.selector.is_everything() {
+                    continue;
+                }
+                if constraint.is_hostname && !is_hard {
+                    indexes.pod_count(constraint.count.clone());
+                } else {
+                    let inclusion = constraints.inclusion(is_hard, constraint, pod);
+                    indexes.domain_count(&constraint.count, &constraint.topology_key, inclusion);
                 }
             }
         }
         NodeMatcher::require(pod, indexes);
     }
 
-    fn sign(&self, Cycle { pod, objects, .. }: Cycle<'_>, _: &CycleState, _: &mut Signature) -> Sharing {
-        let has = |action| !self.constraints(pod, objects, action).is_empty();
-        if has(UnsatisfiableAction::DoNotSchedule) || has(UnsatisfiableAction::ScheduleAnyway) {
-            Sharing::Never
-        } else {
-            Sharing::ByNode
+    fn sign(&self, cycle: Cycle<'_>, shared: &CycleState, signature: &mut Signature) -> Sharing {
+        match shared.get::<Constraints>() {
+            Some(constraints) => super::pod_topology_spread_classes::sign(constraints, cycle, signature),
+            None => Sharing::Never,
+        }
+    }
+
+    fn classify(&self, cycle: Cycle<'_>, shared: &CycleState, nodes: &[NodeIdx], classes: &mut [u64]) {
+        if let Some(constraints) = shared.get::<Constraints>() {
+            super::pod_topology_spread_classes::classify(constraints, cycle, nodes, classes);
         }
     }
 }
@@ -297,6 +338,27 @@ struct Domains {
 
 impl Domains {
     const ABSENT: i32 = i32::MIN;
+
+    fn new(base: Arc<[i32]>) -> Self {
+        let (mut n_domains, mut paths) = (0, CriticalPaths::NEW);
+        for (domain, &count) in (0..).zip(&*base).filter(|(_, count)| **count != Self::ABSENT) {
+            n_domains += 1;
+            if count < paths.0[1].1 {
+                paths.update(domain, count);
+            }
+        }
+        Self { base, changes: SmallVec::new(), n_domains, paths }
+    }
+
+    /// From the sums that events keep current.
+    fn kept(snapshot: &Snapshot, constraint: &Constraint, counts: &DomainCounts) -> Result<Self> {
+        let n_ids = label_column(snapshot, &constraint.topology_key)?.n_ids();
+        let count = |domain: u32| match counts.exists(domain) {
+            true => i32::try_from(counts.n_pods(domain)).unwrap_or(i32::MAX),
+            false => Self::ABSENT,
+        };
+        Ok(Self::new((0..u32::try_from(n_ids).unwrap_or(u32::MAX)).map(count).collect()))
+    }
 
     fn get(&self, domain: u32) -> i32 {
         let base = self.base.get(domain as usize).copied().filter(|count| *count != Self::ABSENT).unwrap_or(0);
@@ -359,18 +421,31 @@ fn domain_of(snapshot: &Snapshot, key: &str, node: NodeIdx) -> Option<u32> {
 impl FilterPlugin for PodTopologySpread {
     type State = Spread;
 
-    fn pre_filter(&self, cycle: Cycle<'_>, _: &mut CycleState) -> Result<PreFilterStatus<Spread>> {
-        let constraints = self.constraints(cycle.pod, cycle.objects, UnsatisfiableAction::DoNotSchedule);
-        if constraints.is_empty() {
+    fn pre_filter(&self, cycle: Cycle<'_>, shared: &mut CycleState) -> Result<PreFilterStatus<Spread>> {
+        let constraints = self.constraints(cycle.pod, cycle.objects);
+        let hard = Arc::clone(&constraints.hard);
+        if hard.is_empty() {
+            shared.insert(constraints);
             return Ok(PreFilterStatus::Skip);
         }
-        let included = included_nodes(cycle, &constraints, true);
-        let domains = constraints
+        let mut included: Option<Vec<Arc<[u64]>>> = None;
+        let domains = hard
             .iter()
-            .zip(&included)
-            .map(|(constraint, mask)| count_domains(cycle.snapshot, constraint, mask))
+            .enumerate()
+            .map(|(at, constraint)| {
+                let inclusion = constraints.inclusion(true, constraint, cycle.pod);
+                let counts = cycle.snapshot.pod_counts();
+                match counts.domains(&constraint.count, &constraint.topology_key, &inclusion) {
+                    Some(counts) => Domains::kept(cycle.snapshot, constraint, counts),
+                    None => {
+                        let included = included.get_or_insert_with(|| included_nodes(cycle, &hard, true));
+                        count_domains(cycle.snapshot, constraint, &included[at])
+                    }
+                }
+            })
             .collect::<Result<_>>()?;
-        Ok(PreFilterStatus::success(Spread { constraints: constraints.into(), domains }))
+        shared.insert(constraints);
+        Ok(PreFilterStatus::success(Spread { constraints: hard, domains }))
     }
 
     fn filter(&self, state: Option<&Spread>, cycle: Cycle<'_>, node: NodeView<'_>) -> Result<FilterStatus> {
@@ -429,11 +504,9 @@ impl FilterPlugin for PodTopologySpread {
     }
 }
 
+/// By looking at the nodes.
 fn count_domains(snapshot: &Snapshot, constraint: &Constraint, included: &[u64]) -> Result<Domains> {
-    let column = snapshot
-        .labels()
-        .get(&constraint.topology_key)
-        .ok_or_else(|| PluginError::new(format!("label {:?} has no column", constraint.topology_key)))?;
+    let column = label_column(snapshot, &constraint.topology_key)?;
     let mut counts = vec![Domains::ABSENT; column.n_ids()];
     let values = column.values();
     for (at, &word) in included.iter().enumerate() {
@@ -450,12 +523,11 @@ fn count_domains(snapshot: &Snapshot, constraint: &Constraint, included: &[u64])
             counts[values[slot] as usize] += i32::try_from(count).unwrap_or(i32::MAX);
         }
     }
-    let (mut n_domains, mut paths) = (0, CriticalPaths::NEW);
-    for (domain, &count) in counts.iter().enumerate().filter(|(_, count)| **count != Domains::ABSENT) {
-        n_domains += 1;
-        paths.update(u32::try_from(domain).unwrap_or(LabelColumn::NONE), count);
-    }
-    Ok(Domains { base: counts.into(), changes: SmallVec::new(), n_domains, paths })
+    Ok(Domains::new(counts.into()))
+}
+
+pub(super) fn label_column<'a>(snapshot: &'a Snapshot, key: &str) -> Result<&'a LabelColumn> {
+    snapshot.labels().get(key).ok_or_else(|| PluginError::new(format!("label {key:?} has no column")))
 }
 
 impl EnqueueExtensions for PodTopologySpread {
@@ -467,7 +539,7 @@ impl EnqueueExtensions for PodTopologySpread {
     }
 
     fn hint(&self, pod: &Pod, event: &ClusterEvent, world: ClusterView<'_>) -> Result<Hint> {
-        let constraints = self.constraints(pod, world.objects, UnsatisfiableAction::DoNotSchedule);
+        let constraints = self.constraints(pod, world.objects).hard;
         let helps = match event.object() {
             Some(Object::Node(_)) => {
                 let node = |object: &Option<Object>| match object {

@@ -1,25 +1,54 @@
 //! PodTopologySpread's soft constraints: the fewer matching pods a node's domains hold, the better.
 //! Upstream: plugins/podtopologyspread/scoring.go (v1.36.2).
 
-use super::pod_topology_spread::{Constraint, PodTopologySpread, included_nodes};
-use crate::cache::{LabelColumn, NodeIdx, NodeView, Snapshot};
+use smallvec::SmallVec;
+
+use super::pod_topology_spread::{Constraint, Constraints, PodTopologySpread, included_nodes, label_column};
+use crate::cache::exact::{float, floor, integer};
+use crate::cache::{CountIdx, LabelColumn, Lanes, NodeIdx, NodeView, Snapshot, vectorized};
 use crate::framework::{Cycle, CycleState, MAX_NODE_SCORE, PluginError, PreScoreStatus, Result, ScorePlugin};
-use crate::model::UnsatisfiableAction;
+
+/// Where the matching pods of a soft constraint are counted.
+#[derive(Debug)]
+enum Counts {
+    /// By the value id of the label, scored already.
+    ByDomain(Vec<f64>),
+    /// The host name: by node.
+    ByNode(PerNode),
+}
+
+#[derive(Debug)]
+enum PerNode {
+    /// As events keep it.
+    Kept(CountIdx),
+    /// By slot.
+    Counted(Vec<i64>),
+}
 
 /// One soft constraint with what its domains hold.
 #[derive(Debug)]
 struct Weighed {
     constraint: Constraint,
-    /// Matching pods: per node slot for the host name, else per value id.
-    counts: Vec<i64>,
+    counts: Counts,
     /// `ln(domains + 2)`: the more domains, the less a pod in one of them says.
     weight: f64,
 }
 
 impl Weighed {
     #[expect(clippy::cast_precision_loss, reason = "upstream computes in float64, too")]
+    #[inline]
     fn score(&self, count: i64) -> f64 {
         count as f64 * self.weight + f64::from(self.constraint.max_skew - 1)
+    }
+
+    fn score_of(&self, snapshot: &Snapshot, node: NodeIdx, domain: u32) -> f64 {
+        match &self.counts {
+            Counts::ByDomain(scores) => scores[domain as usize],
+            Counts::ByNode(PerNode::Counted(counts)) => self.score(counts[node.slot()]),
+            Counts::ByNode(PerNode::Kept(column)) => {
+                self.score(i64::from(snapshot.pod_counts().nodes(*column).get(node)))
+            }
+        }
     }
 }
 
@@ -27,16 +56,15 @@ impl Weighed {
 #[derive(Debug)]
 pub struct SoftSpread {
     constraints: Vec<Weighed>,
-    /// Whether nodes that lack one of the labels score 0 and are left out of normalising.
-    require_all: bool,
+    /// Whether nodes that lack one of the labels score 0 and are left out of normalising, and there are such nodes.
+    ignores_some: bool,
 }
 
 impl SoftSpread {
     fn is_ignored(&self, snapshot: &Snapshot, node: NodeIdx) -> bool {
-        self.require_all && self.constraints.iter().any(|weighed| value(snapshot, weighed, node) == LabelColumn::NONE)
+        self.ignores_some && self.constraints.iter().any(|weighed| value(snapshot, weighed, node) == LabelColumn::NONE)
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "upstream rounds the sum to int64")]
     fn score(&self, snapshot: &Snapshot, node: NodeIdx) -> i64 {
         if self.is_ignored(snapshot, node) {
             return 0;
@@ -44,14 +72,59 @@ impl SoftSpread {
         let mut sum = 0.0;
         for weighed in &self.constraints {
             let domain = value(snapshot, weighed, node);
-            if domain == LabelColumn::NONE {
-                continue;
+            if domain != LabelColumn::NONE {
+                sum += weighed.score_of(snapshot, node, domain);
             }
-            let at = if weighed.constraint.is_hostname { node.slot() } else { domain as usize };
-            sum += weighed.score(weighed.counts[at]);
         }
-        sum.round() as i64
+        rounded(sum)
     }
+
+    fn new(
+        cycle: Cycle<'_>,
+        constraints: &Constraints,
+        feasible: impl Iterator<Item = (NodeIdx, usize)> + Clone,
+    ) -> Result<Self> {
+        let snapshot = cycle.snapshot;
+        let columns = constraints
+            .soft
+            .iter()
+            .map(|constraint| label_column(snapshot, &constraint.topology_key))
+            .collect::<Result<SmallVec<[&LabelColumn; 2]>>>()?;
+        let lacks_some = columns.iter().any(|column| column.n_labelled() < snapshot.n_nodes());
+        let ignores_some = constraints.soft_require_all && lacks_some;
+        let has_all = |node: NodeIdx| columns.iter().all(|column| column.values()[node.slot()] != LabelColumn::NONE);
+        let considered = feasible.filter(|(node, _)| !ignores_some || has_all(*node));
+        let mut included = None;
+        let weighed = constraints.soft.iter().enumerate().map(|(at, constraint)| {
+            let inclusion = constraints.inclusion(false, constraint, cycle.pod);
+            let counts = snapshot.pod_counts();
+            if constraint.is_hostname {
+                return weigh_nodes(snapshot, constraint, considered.clone());
+            }
+            match counts.domains(&constraint.count, &constraint.topology_key, &inclusion) {
+                Some(counts) => {
+                    let n_pods = |domain| i64::from(counts.n_pods(domain));
+                    weigh_domains(constraint, columns[at], considered.clone(), n_pods)
+                }
+                None => {
+                    let included = included
+                        .get_or_insert_with(|| included_nodes(cycle, &constraints.soft, constraints.soft_require_all));
+                    let counts = count_domains(snapshot, constraint, columns[at], &included[at]);
+                    weigh_domains(constraint, columns[at], considered.clone(), |domain| counts[domain as usize])
+                }
+            }
+        });
+        Ok(Self { constraints: weighed.collect(), ignores_some })
+    }
+}
+
+/// Rounded half away from zero, as Go's `math.Round`.
+#[inline(always)]
+fn rounded(sum: f64) -> i64 {
+    let size = sum.abs();
+    let whole = floor(size);
+    let rounded = integer(if size - whole >= 0.5 { whole + 1.0 } else { whole });
+    if sum < 0.0 { -rounded } else { rounded }
 }
 
 fn value(snapshot: &Snapshot, weighed: &Weighed, node: NodeIdx) -> u32 {
@@ -59,44 +132,53 @@ fn value(snapshot: &Snapshot, weighed: &Weighed, node: NodeIdx) -> u32 {
     column.map_or(LabelColumn::NONE, |column| column.values()[node.slot()])
 }
 
+impl PodTopologySpread {
+    fn soft_spread(
+        &self,
+        cycle: Cycle<'_>,
+        feasible: impl Iterator<Item = (NodeIdx, usize)> + Clone,
+        shared: &CycleState,
+    ) -> Result<PreScoreStatus<SoftSpread>> {
+        let computed;
+        let constraints = match shared.get::<Constraints>() {
+            Some(constraints) => constraints,
+            None => {
+                computed = self.constraints(cycle.pod, cycle.objects);
+                &computed
+            }
+        };
+        if constraints.soft.is_empty() || cycle.snapshot.n_nodes() == 0 {
+            return Ok(PreScoreStatus::Skip);
+        }
+        Ok(PreScoreStatus::Success(SoftSpread::new(cycle, constraints, feasible)?))
+    }
+}
+
 impl ScorePlugin for PodTopologySpread {
     type State = SoftSpread;
 
-    fn pre_score(&self, cycle: Cycle<'_>, feasible: &[NodeIdx], _: &CycleState) -> Result<PreScoreStatus<SoftSpread>> {
-        let constraints = self.constraints(cycle.pod, cycle.objects, UnsatisfiableAction::ScheduleAnyway);
-        if constraints.is_empty() || cycle.snapshot.n_nodes() == 0 {
-            return Ok(PreScoreStatus::Skip);
-        }
-        let require_all = !cycle.pod.topology_spread_constraints.is_empty() || !self.system_defaulted;
-        let columns = constraints
-            .iter()
-            .map(|constraint| {
-                cycle
-                    .snapshot
-                    .labels()
-                    .get(&constraint.topology_key)
-                    .map(LabelColumn::values)
-                    .ok_or_else(|| PluginError::new(format!("label {:?} has no column", constraint.topology_key)))
-            })
-            .collect::<Result<Vec<&[u32]>>>()?;
-        let has_all = |node: &NodeIdx| columns.iter().all(|values| values[node.slot()] != LabelColumn::NONE);
-        let considered: Vec<NodeIdx> = feasible.iter().copied().filter(|node| !require_all || has_all(node)).collect();
+    fn pre_score(
+        &self,
+        cycle: Cycle<'_>,
+        feasible: &[NodeIdx],
+        shared: &CycleState,
+    ) -> Result<PreScoreStatus<SoftSpread>> {
+        self.soft_spread(cycle, feasible.iter().map(|node| (*node, 1)), shared)
+    }
 
-        let included = included_nodes(cycle, &constraints, require_all);
-        let constraints = constraints
-            .into_iter()
-            .zip(included)
-            .zip(&columns)
-            .map(|((constraint, included), values)| weigh(cycle.snapshot, constraint, &included, values, &considered))
-            .collect();
-        Ok(PreScoreStatus::Success(SoftSpread { constraints, require_all }))
+    fn pre_score_classes(
+        &self,
+        cycle: Cycle<'_>,
+        feasible: &[(NodeIdx, usize)],
+        shared: &CycleState,
+    ) -> Result<PreScoreStatus<SoftSpread>> {
+        self.soft_spread(cycle, feasible.iter().copied(), shared)
     }
 
     fn score(&self, state: Option<&SoftSpread>, cycle: Cycle<'_>, _: &CycleState, node: NodeView<'_>) -> Result<i64> {
         Ok(state.ok_or_else(PluginError::not_found)?.score(cycle.snapshot, node.idx()))
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "upstream rounds the sum to int64")]
     fn score_chunk(
         &self,
         state: Option<&SoftSpread>,
@@ -105,30 +187,49 @@ impl ScorePlugin for PodTopologySpread {
         nodes: &[NodeIdx],
         scores: &mut [i64],
     ) -> Result<()> {
+        const RUN: usize = 256;
         let state = state.ok_or_else(PluginError::not_found)?;
-        let columns: smallvec::SmallVec<[&[u32]; 4]> = state
-            .constraints
-            .iter()
-            .map(|weighed| {
-                let column = cycle.snapshot.labels().get(&weighed.constraint.topology_key);
-                column.map(LabelColumn::values).ok_or_else(PluginError::not_found)
-            })
-            .collect::<Result<_>>()?;
-        for (score, node) in scores.iter_mut().zip(nodes) {
-            let slot = node.slot();
-            if state.require_all && columns.iter().any(|values| values[slot] == LabelColumn::NONE) {
-                *score = 0;
-                continue;
-            }
-            let mut sum = 0.0;
-            for (weighed, values) in state.constraints.iter().zip(&columns) {
-                let domain = values[slot];
-                if domain != LabelColumn::NONE {
-                    let at = if weighed.constraint.is_hostname { slot } else { domain as usize };
-                    sum += weighed.score(weighed.counts[at]);
+        let snapshot = cycle.snapshot;
+        for (nodes, scores) in nodes.chunks(RUN).zip(scores.chunks_mut(RUN)) {
+            let mut sums = [0.0; RUN];
+            for weighed in &state.constraints {
+                let values = label_column(snapshot, &weighed.constraint.topology_key)?.values();
+                match &weighed.counts {
+                    Counts::ByDomain(by_domain) => {
+                        for (sum, node) in sums.iter_mut().zip(nodes) {
+                            // A node without the label is in no domain.
+                            *sum += by_domain.get(values[node.slot()] as usize).copied().unwrap_or(0.0);
+                        }
+                    }
+                    Counts::ByNode(PerNode::Kept(column)) => {
+                        let (counts, none) = (snapshot.pod_counts().nodes(*column), weighed.score(0));
+                        for (sum, node) in sums.iter_mut().zip(nodes) {
+                            if values[node.slot()] == LabelColumn::NONE {
+                                continue;
+                            }
+                            *sum += match counts.get(*node) {
+                                0 => none,
+                                count => weighed.score(i64::from(count)),
+                            };
+                        }
+                    }
+                    Counts::ByNode(PerNode::Counted(counts)) => {
+                        for (sum, node) in sums.iter_mut().zip(nodes) {
+                            if values[node.slot()] != LabelColumn::NONE {
+                                *sum += weighed.score(counts[node.slot()]);
+                            }
+                        }
+                    }
                 }
             }
-            *score = sum.round() as i64;
+            vectorized(Round { sums: &sums[..nodes.len()], scores: &mut *scores });
+            if state.ignores_some {
+                for (score, node) in scores.iter_mut().zip(nodes) {
+                    if state.is_ignored(snapshot, *node) {
+                        *score = 0;
+                    }
+                }
+            }
         }
         Ok(())
     }
@@ -141,67 +242,119 @@ impl ScorePlugin for PodTopologySpread {
         scores: &mut [i64],
     ) -> Result<()> {
         let state = state.ok_or_else(PluginError::not_found)?;
-        const IGNORED: i64 = -1;
-        let (mut lowest, mut highest) = (i64::MAX, 0);
-        for (score, node) in scores.iter_mut().zip(nodes) {
-            if state.is_ignored(cycle.snapshot, *node) {
-                *score = IGNORED;
-                continue;
+        if state.ignores_some {
+            const IGNORED: i64 = -1;
+            for (score, node) in scores.iter_mut().zip(nodes) {
+                if state.is_ignored(cycle.snapshot, *node) {
+                    *score = IGNORED;
+                }
             }
-            lowest = lowest.min(*score);
-            highest = highest.max(*score);
         }
-        for score in scores {
-            *score = match *score {
-                IGNORED => 0,
-                _ if highest == 0 => MAX_NODE_SCORE,
-                raw => MAX_NODE_SCORE * (highest + lowest - raw) / highest,
-            };
-        }
+        vectorized(Normalize(scores));
         Ok(())
     }
 }
 
-/// Counts the domains of the considered nodes, and the matching pods in them over all included nodes. Nodes without
-/// the label form one more domain, though they get no score for it.
+struct Round<'a> {
+    sums: &'a [f64],
+    scores: &'a mut [i64],
+}
+
+impl Lanes for Round<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for (score, sum) in self.scores.iter_mut().zip(self.sums) {
+            *score = rounded(*sum);
+        }
+    }
+}
+
+/// Turns scores round between the lowest and the highest; negative ones are ignored and become 0.
+struct Normalize<'a>(&'a mut [i64]);
+
+impl Lanes for Normalize<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let (mut lowest, mut highest) = (i64::MAX, 0);
+        for score in &*self.0 {
+            lowest = lowest.min(if *score < 0 { i64::MAX } else { *score });
+            highest = highest.max(*score);
+        }
+        if highest >= 1 << 44 {
+            for score in self.0 {
+                *score = if *score < 0 { 0 } else { MAX_NODE_SCORE * (highest + lowest - *score) / highest };
+            }
+            return;
+        }
+        let (both, whole) = (highest.wrapping_add(lowest), float(highest));
+        for score in self.0 {
+            let scaled = integer(floor(float(both.wrapping_sub(*score)) * 100.0 / whole));
+            let scaled = if highest == 0 { MAX_NODE_SCORE } else { scaled };
+            *score = if *score < 0 { 0 } else { scaled };
+        }
+    }
+}
+
+/// Each considered node is a domain. Inclusion policies do not bear on the count of a single node.
 #[expect(clippy::cast_precision_loss, reason = "upstream computes in float64, too")]
-fn weigh(
+fn weigh_nodes(
     snapshot: &Snapshot,
-    constraint: Constraint,
-    included: &[u64],
-    values: &[u32],
-    considered: &[NodeIdx],
+    constraint: &Constraint,
+    considered: impl Iterator<Item = (NodeIdx, usize)>,
 ) -> Weighed {
-    let counted = constraint.counted(snapshot);
-    if constraint.is_hostname {
-        // Inclusion policies do not bear on the count of a single node.
-        let mut counts = vec![0; snapshot.n_slots()];
-        for (node, count) in counted {
-            counts[node.slot()] = i64::from(count);
+    let n_nodes: usize = considered.map(|(_, n_nodes)| n_nodes).sum();
+    let is_counted = !constraint.count.selector.is_everything();
+    let per_node = match snapshot.pod_counts().find(&constraint.count).filter(|_| is_counted) {
+        Some(column) => PerNode::Kept(column),
+        None => {
+            let mut counts = vec![0; snapshot.n_slots()];
+            for (node, count) in constraint.counted(snapshot) {
+                counts[node.slot()] = i64::from(count);
+            }
+            PerNode::Counted(counts)
         }
-        return Weighed { constraint, counts, weight: (considered.len() as f64 + 2.0).ln() };
-    }
-    const ABSENT: i64 = -1;
-    let n_ids = snapshot.labels().get(&constraint.topology_key).map_or(0, LabelColumn::n_ids);
-    let mut counts = vec![ABSENT; n_ids];
-    let mut n_domains = 0_usize;
+    };
+    Weighed { constraint: constraint.clone(), counts: Counts::ByNode(per_node), weight: (n_nodes as f64 + 2.0).ln() }
+}
+
+/// Counts the domains of the considered nodes, and the matching pods in them over all included nodes. Nodes without the
+/// label form one more domain, though they get no score for it.
+#[expect(clippy::cast_precision_loss, reason = "upstream computes in float64, too")]
+fn weigh_domains(
+    constraint: &Constraint,
+    column: &LabelColumn,
+    considered: impl Iterator<Item = (NodeIdx, usize)>,
+    n_pods: impl Fn(u32) -> i64,
+) -> Weighed {
+    let values = column.values();
+    let mut exists = vec![false; column.n_ids()];
     let mut lacks_label = false;
-    for node in considered {
-        let domain = values[node.slot()];
-        if domain == LabelColumn::NONE {
-            lacks_label = true;
-        } else if counts[domain as usize] == ABSENT {
-            counts[domain as usize] = 0;
-            n_domains += 1;
+    for (node, _) in considered {
+        match exists.get_mut(values[node.slot()] as usize) {
+            Some(exists) => *exists = true,
+            None => lacks_label = true,
         }
     }
-    n_domains += usize::from(lacks_label);
-    for (node, count) in counted {
-        let (slot, domain) = (node.slot(), values[node.slot()]);
-        let is_included = included[slot / 64] >> (slot % 64) & 1 == 1;
-        if is_included && domain != LabelColumn::NONE && counts[domain as usize] != ABSENT {
+    let n_domains = exists.iter().filter(|exists| **exists).count() + usize::from(lacks_label);
+    let weight = (n_domains as f64 + 2.0).ln();
+    let mut weighed = Weighed { constraint: constraint.clone(), counts: Counts::ByDomain(Vec::new()), weight };
+    let scores = (0..).zip(&exists).map(|(domain, exists)| if *exists { weighed.score(n_pods(domain)) } else { 0.0 });
+    weighed.counts = Counts::ByDomain(scores.collect());
+    weighed
+}
+
+/// Matching pods on included nodes by value id, by looking at all pods that match.
+fn count_domains(snapshot: &Snapshot, constraint: &Constraint, column: &LabelColumn, included: &[u64]) -> Vec<i64> {
+    let mut counts = vec![0; column.n_ids()];
+    for (node, count) in constraint.counted(snapshot) {
+        let (slot, domain) = (node.slot(), column.values()[node.slot()]);
+        if included[slot / 64] >> (slot % 64) & 1 == 1 && domain != LabelColumn::NONE {
             counts[domain as usize] += i64::from(count);
         }
     }
-    Weighed { constraint, counts, weight: (n_domains as f64 + 2.0).ln() }
+    counts
 }

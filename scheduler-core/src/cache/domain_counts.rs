@@ -1,0 +1,146 @@
+//! Pods of one count column by the domain of a node label, over the nodes that count: kept current by events, so that a
+//! spread constraint is looked at without looking at nodes.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::bits::{clear_bit, set_bit};
+use super::{LabelColumn, LabelColumns, NodeCounts, NodeIdx};
+use crate::model::{Labels, Node, NodeSelector, Pod, Toleration};
+
+/// Which nodes count: what a spread constraint's policies and keys ask of them.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Inclusion {
+    keys: SmallVec<[Arc<str>; 2]>,
+    selection: Option<(Labels, Option<Arc<NodeSelector>>)>,
+    tolerations: Option<Box<[Toleration]>>,
+}
+
+impl Inclusion {
+    /// Nodes with all the labels; that the pod selects, if its node affinity is honoured; whose taints it tolerates, if
+    /// those are.
+    #[must_use]
+    pub fn new<'k>(keys: impl Iterator<Item = &'k Arc<str>>, pod: &Pod, affinity: bool, taints: bool) -> Self {
+        let required = pod.affinity.as_deref().and_then(|affinity| affinity.required_node.clone());
+        let selects = affinity && (!pod.node_selector.is_empty() || required.is_some());
+        Self {
+            keys: keys.cloned().collect(),
+            selection: selects.then(|| (pod.node_selector.clone(), required)),
+            tolerations: taints.then(|| pod.tolerations.clone()),
+        }
+    }
+
+    /// Whether the node counts.
+    #[must_use]
+    pub fn includes(&self, node: &Node) -> bool {
+        let tolerated = |tolerations: &[Toleration]| {
+            let hard = node.taints.iter().filter(|taint| taint.forbids_scheduling());
+            hard.into_iter().all(|taint| tolerations.iter().any(|toleration| toleration.tolerates(taint)))
+        };
+        self.keys.iter().all(|key| node.labels.contains_key(key))
+            && self.selection.as_ref().is_none_or(|(labels, required)| {
+                labels.iter().all(|(key, value)| node.labels.get(key) == Some(value))
+                    && required.as_ref().is_none_or(|selector| selector.matches(&node.name, &node.labels))
+            })
+            && self.tolerations.as_ref().is_none_or(|tolerations| tolerated(tolerations))
+    }
+}
+
+/// The sums for one label and one choice of nodes.
+#[derive(Debug, Clone)]
+pub struct DomainCounts {
+    topology_key: Arc<str>,
+    inclusion: Inclusion,
+    included: Vec<u64>,
+    /// By value id: included nodes, and pods on them.
+    n_nodes: Vec<u32>,
+    n_pods: Vec<u32>,
+}
+
+impl DomainCounts {
+    /// Pods in the domain, on nodes that count.
+    #[inline]
+    #[must_use]
+    pub fn n_pods(&self, domain: u32) -> u32 {
+        self.n_pods.get(domain as usize).copied().unwrap_or(0)
+    }
+
+    /// Whether the domain has a node that counts.
+    #[inline]
+    #[must_use]
+    pub fn exists(&self, domain: u32) -> bool {
+        self.n_nodes.get(domain as usize).is_some_and(|n_nodes| *n_nodes > 0)
+    }
+
+    pub(super) fn new<'n>(
+        topology_key: Arc<str>,
+        inclusion: Inclusion,
+        column: &LabelColumn,
+        counts: &NodeCounts,
+        nodes: impl Iterator<Item = (NodeIdx, &'n Node)>,
+    ) -> Self {
+        let mut domains =
+            Self { topology_key, inclusion, included: Vec::new(), n_nodes: Vec::new(), n_pods: Vec::new() };
+        for (idx, node) in nodes {
+            domains.include(idx, node, column.values()[idx.slot()], counts);
+        }
+        domains
+    }
+
+    pub(super) fn is_for(&self, topology_key: &str, inclusion: &Inclusion) -> bool {
+        *self.topology_key == *topology_key && self.inclusion == *inclusion
+    }
+
+    /// A pod that counts came to the node, or left it.
+    pub(super) fn count(&mut self, labels: &LabelColumns, node: NodeIdx, comes: bool) {
+        if !self.is_included(node) {
+            return;
+        }
+        let domain = labels.get(&self.topology_key).map(|column| column.values()[node.slot()]);
+        if let Some(n_pods) = domain.and_then(|domain| self.n_pods.get_mut(domain as usize)) {
+            *n_pods = if comes { n_pods.saturating_add(1) } else { n_pods.saturating_sub(1) };
+        }
+    }
+
+    /// The node is about to change or to go: it no longer counts. The label column still has its old value.
+    pub(super) fn exclude(&mut self, labels: &LabelColumns, node: NodeIdx, counts: &NodeCounts) {
+        if !self.is_included(node) {
+            return;
+        }
+        clear_bit(&mut self.included, node.slot());
+        let Some(column) = labels.get(&self.topology_key) else { return };
+        let domain = column.values()[node.slot()] as usize;
+        self.n_nodes[domain] -= 1;
+        self.n_pods[domain] = self.n_pods[domain].saturating_sub(counts.get(node));
+    }
+
+    /// The node is there, or has changed; the label column has its new value.
+    pub(super) fn include_changed(&mut self, labels: &LabelColumns, idx: NodeIdx, node: &Node, counts: &NodeCounts) {
+        if let Some(column) = labels.get(&self.topology_key) {
+            self.include(idx, node, column.values()[idx.slot()], counts);
+        }
+    }
+
+    fn include(&mut self, idx: NodeIdx, node: &Node, domain: u32, counts: &NodeCounts) {
+        if domain == LabelColumn::NONE || !self.inclusion.includes(node) {
+            return;
+        }
+        let (word, domain) = (idx.slot() / 64, domain as usize);
+        if self.included.len() <= word {
+            self.included.resize(word + 1, 0);
+        }
+        if self.n_nodes.len() <= domain {
+            self.n_nodes.resize(domain + 1, 0);
+            self.n_pods.resize(domain + 1, 0);
+        }
+        set_bit(&mut self.included, idx.slot());
+        self.n_nodes[domain] += 1;
+        self.n_pods[domain] = self.n_pods[domain].saturating_add(counts.get(idx));
+    }
+
+    fn is_included(&self, node: NodeIdx) -> bool {
+        let slot = node.slot();
+        self.included.get(slot / 64).is_some_and(|word| word >> (slot % 64) & 1 == 1)
+    }
+}
