@@ -289,6 +289,14 @@ impl Registry {
         Ok(())
     }
 
+    /// Builds one registered plugin, for tests and tools; a scheduler builds its own.
+    ///
+    /// # Errors
+    /// The name is not registered, or the plugin refuses the arguments.
+    pub fn plugin(&self, name: &str, args: Args<'_>) -> Built {
+        self.build(name, args).map(|(_, extensions)| extensions)
+    }
+
     /// Builds a registered plugin. The registered name, with the built extension points.
     pub(crate) fn build(
         &self,
