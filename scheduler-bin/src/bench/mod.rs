@@ -1,6 +1,7 @@
 //! Measuring: the engine on clusters made from numbers, and kube-scheduler's own workloads. Decides nothing and changes
 //! nothing outside this process.
 
+mod cpu;
 pub(crate) mod memory;
 pub(crate) mod plot;
 mod progress;

@@ -88,7 +88,7 @@ fn cells(row: &Row) -> [String; HEADINGS.len()] {
         time(row.percentile(100)),
         format!("{:.2}", median.as_secs_f64() * 1e9 / case.n_nodes as f64),
         time(row.bare_loop),
-        format!("{:.2}", median.as_secs_f64() / row.bare_loop.as_secs_f64()),
+        format!("{:.2}", row.ratio()),
         format!("{:.0}", row.pods_per_second()),
         row.allocations_per_decision().map_or_else(|| "-".to_owned(), |n| format!("{n:.1}")),
     ]
@@ -143,7 +143,7 @@ fn row_json(row: &Row) -> Value {
         "nodesFeasible": mean(row.n_feasible),
         "podsUnschedulable": row.n_unscheduled,
         "bareLoopMicros": micros(row.bare_loop),
-        "ratioToBareLoop": median.as_secs_f64() / row.bare_loop.as_secs_f64(),
+        "ratioToBareLoop": row.ratio(),
         "bytesPerNode": row.footprint.and_then(|footprint| footprint.bytes_per_node(case.n_nodes)),
         "bytesPerBoundPod": row.footprint.and_then(|footprint| footprint.bytes_per_pod(case.n_existing)),
         "allocationsPerDecision": row.allocations_per_decision(),
@@ -154,8 +154,21 @@ fn row_json(row: &Row) -> Value {
 /// Measured workloads in aligned columns.
 pub(crate) fn workload_table(measurements: &[Measurement]) -> String {
     let mut lines = vec![
-        ["WORKLOAD", "PODS", "SECONDS", "PODS/S", "P50", "P90", "P95", "P99", "WINDOW", "THRESHOLD", "RATIO"]
-            .map(str::to_owned),
+        [
+            "WORKLOAD",
+            "PODS",
+            "SECONDS",
+            "PODS/S",
+            "P50",
+            "P90",
+            "P95",
+            "P99",
+            "WINDOW",
+            "CPU/POD",
+            "THRESHOLD",
+            "RATIO",
+        ]
+        .map(str::to_owned),
     ];
     lines.extend(measurements.iter().map(|measurement| {
         let percentile = |percent| format!("{:.0}", measurement.percentile(percent));
@@ -170,7 +183,8 @@ pub(crate) fn workload_table(measurements: &[Measurement]) -> String {
             percentile(90),
             percentile(95),
             percentile(99),
-            format!("{:.0} ms", measurement.window_seconds() * 1e3),
+            format!("{:.3} s", measurement.window_seconds()),
+            measurement.cpu_millis_per_pod().map_or_else(|| "-".to_owned(), |millis| format!("{millis:.3} ms")),
             or_none(measurement.threshold.to_string()),
             or_none(format!("{:.1}", measurement.average() / measurement.threshold)),
         ]
@@ -180,7 +194,7 @@ pub(crate) fn workload_table(measurements: &[Measurement]) -> String {
 
 /// Measured workloads in scheduler_perf's result format.
 pub(crate) fn workload_json(measurements: &[Measurement]) -> Value {
-    json!({ "version": "v1", "dataItems": measurements.iter().map(Measurement::data_item).collect::<Vec<_>>() })
+    json!({ "version": "v1", "dataItems": measurements.iter().flat_map(Measurement::data_items).collect::<Vec<_>>() })
 }
 
 /// The machine in a few words, for a picture.
@@ -205,6 +219,11 @@ impl Row {
     pub(super) fn percentile(&self, percent: usize) -> Duration {
         let rank = (self.decisions.len() * percent).div_ceil(100).max(1) - 1;
         self.decisions.get(rank).copied().unwrap_or_default()
+    }
+
+    /// The median decision over the bare loop.
+    fn ratio(&self) -> f64 {
+        self.percentile(50).as_nanos() as f64 / self.bare_loop.as_nanos().max(1) as f64
     }
 
     fn decisions_per_second(&self) -> f64 {

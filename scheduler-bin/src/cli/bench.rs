@@ -25,7 +25,8 @@ With --workload, test cases of kube-scheduler's own benchmark, scheduler_perf: n
 SchedulingBasic/5000Nodes_10000Pods (an unknown name lists them all), or a file in its performance-config.yaml format, of which
 CASE/WORKLOAD can be chosen after a colon. Average, P50, P90, P95 and P99 are pods per second, the percentiles over windows of
 a second at most; the time runs from the creation of the measured pods to the last binding. THRESHOLD is what Kubernetes' own
-CI expects of kube-scheduler. -o json is scheduler_perf's result format (dataItems).
+CI expects of kube-scheduler. CPU/POD is processor time of the whole process, which other work on the machine moves least.
+-o json is scheduler_perf's result format (dataItems), with one item more for that (ProcessCPUPerPod).
 Without --end-to-end there is the engine alone: bindings, patches and evictions are done at once, and objects are converted
 beforehand. With it, an offline API server in this process and a scheduler talk over HTTPS, events on. Feature gates of a file
 mean nothing here. Every node is scored unless --sample says otherwise; kube-scheduler's default is --sample 0.";

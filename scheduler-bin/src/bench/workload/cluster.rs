@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 
 use super::pods::complete;
 use super::run::{Happening, Target, Turn};
+use crate::bench::cpu::Moment;
 use crate::live::{Happened, LiveScheduler, Observer, Options, connect, failure};
 
 /// Requests for creation in flight at once.
@@ -242,15 +243,15 @@ impl Target for ClusterTarget {
             .await
     }
 
-    async fn submit_measured(&mut self, pods: Vec<Creation>) -> Result<Instant, String> {
+    async fn submit_measured(&mut self, pods: Vec<Creation>) -> Result<Moment, String> {
         if !self.options.create_first {
-            let start = Instant::now();
+            let start = Moment::now();
             self.submit(pods).await?;
             return Ok(start);
         }
         self.stop_scheduler().await;
         self.submit(pods).await?;
-        let start = Instant::now();
+        let start = Moment::now();
         self.start_scheduler().await?;
         Ok(start)
     }

@@ -18,6 +18,8 @@ use super::run::{Happening, Target, Turn};
 
 /// Attempts after which the workload has its turn.
 const ATTEMPTS_PER_TURN: usize = 256;
+/// Longest pause while nothing happens.
+const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 
 /// The engine, and what the API server would know.
 pub(crate) struct EngineTarget {
@@ -181,15 +183,14 @@ impl Target for EngineTarget {
         if !idle || !happened.is_empty() {
             return Ok(Turn { happened, is_stuck: false });
         }
+        // Pods that fit nowhere are tried again after minutes; nothing else will happen to them by itself.
+        let lengths = self.scheduler.queue().lengths();
+        let is_stuck = lengths.active + lengths.backoff == 0;
         let wakeup = self.scheduler.next_wakeup().map(|at| Instant::now() + at.since(self.now()));
-        // Whoever waits for minutes waits for the queue's last resort: nothing else will happen.
-        match [wakeup, until].into_iter().flatten().min() {
-            Some(at) if at < Instant::now() + Duration::from_secs(60) => {
-                tokio::time::sleep_until(at.min(Instant::now() + Duration::from_millis(100)).into()).await;
-                Ok(Turn { happened, is_stuck: false })
-            }
-            _ => Ok(Turn { happened, is_stuck: true }),
-        }
+        let soon = Instant::now() + LONGEST_SLEEP;
+        let end = [wakeup, until, Some(soon)].into_iter().flatten().min().unwrap_or(soon);
+        tokio::time::sleep_until(end.into()).await;
+        Ok(Turn { happened, is_stuck })
     }
 
     fn last_message(&self) -> Option<String> {

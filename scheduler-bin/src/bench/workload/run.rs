@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::op::{Churn, ChurnMode, CreatePods, Op, Stage, Workload};
 use super::pods::{Names, is_gated, namespace};
 use super::throughput::Measurement;
+use crate::bench::cpu::Moment;
 use crate::bench::{Progress, Stop};
 
 /// How long one operation may wait for its pods. Upstream has the same.
@@ -36,13 +37,13 @@ pub(crate) trait Target {
     ///
     /// # Errors
     /// One is refused.
-    fn submit_measured(&mut self, pods: Self::Prepared) -> impl Future<Output = Result<Instant, String>> + Send
+    fn submit_measured(&mut self, pods: Self::Prepared) -> impl Future<Output = Result<Moment, String>> + Send
     where
         Self: Send,
         Self::Prepared: Send,
     {
         async move {
-            let start = Instant::now();
+            let start = Moment::now();
             self.submit(pods).await?;
             Ok(start)
         }
@@ -157,7 +158,7 @@ struct Runner<'a, T: Target> {
 struct Collecting {
     name: String,
     namespaces: Vec<String>,
-    start: Instant,
+    start: Moment,
     scheduled: Vec<Instant>,
 }
 
@@ -242,7 +243,7 @@ where
                 Ok(())
             }
             Op::StartCollecting { name, namespaces } => {
-                self.start_collecting(name.clone(), namespaces.clone(), Instant::now())
+                self.start_collecting(name.clone(), namespaces.clone(), Moment::now())
             }
             Op::StopCollecting => self.stop_collecting(),
         }
@@ -289,7 +290,7 @@ where
         if pods.collect_metrics { self.stop_collecting() } else { Ok(()) }
     }
 
-    fn start_collecting(&mut self, name: String, namespaces: Vec<String>, start: Instant) -> Result<(), String> {
+    fn start_collecting(&mut self, name: String, namespaces: Vec<String>, start: Moment) -> Result<(), String> {
         if self.collecting.is_some() {
             return Err("a measurement is going on already".to_owned());
         }
