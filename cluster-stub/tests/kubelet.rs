@@ -51,7 +51,9 @@ fn pod(name: &str, container: Value) -> Pod {
 
 async fn nodes_are_ready(client: &kube::Client) {
     let nodes: Api<Node> = Api::all(client.clone());
-    until(&nodes, "node-a", |node| node.is_some_and(|node| ready(node) == "True")).await;
+    for name in ["node-a", "node-b", "node-c"] {
+        until(&nodes, name, |node| node.is_some_and(|node| ready(node) == "True")).await;
+    }
     // Pods need the account that a controller would make.
     let account = json!({"metadata": {"name": "default", "namespace": "kube-system"}});
     let accounts: Api<k8s_openapi::api::core::v1::ServiceAccount> = Api::namespaced(client.clone(), "kube-system");
