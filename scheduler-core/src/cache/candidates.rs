@@ -128,9 +128,9 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// Drops what is set in `bits`, a mask over all slots.
+    /// Drops what is set in `bits`, a mask over all slots; where it ends early, nothing more is set.
     pub fn subtract(&mut self, bits: &[u64]) {
-        for (word, bits) in self.words.iter_mut().zip(&bits[self.first_word..]) {
+        for (word, bits) in self.words.iter_mut().zip(bits.get(self.first_word..).unwrap_or_default()) {
             *word &= !bits;
         }
     }
@@ -270,6 +270,15 @@ mod tests {
         assert_eq!(run(&|c| c.retain_dense(even)), want);
         assert_eq!(run(&|c| c.try_retain(|node| Ok::<_, ()>(even(node.slot()))).expect("no error")), want);
         assert_eq!(run(&|c| c.intersect(&[0, 0x5555_5555_5555_5555, 0x5555_5555_5555_5555])), want);
+    }
+
+    #[test]
+    fn a_mask_that_ends_before_the_chunk_takes_nothing_away() {
+        let mut words = [u64::MAX; 2];
+        for (bits, want) in [(&[][..], [u64::MAX; 2]), (&[7, 7, 7], [u64::MAX; 2]), (&[0, 0, 0, 7], [!7, u64::MAX])] {
+            Candidates::new(3, &mut words).subtract(bits);
+            assert_eq!(words, want);
+        }
     }
 
     #[test]
