@@ -95,11 +95,13 @@ impl Choice {
     }
 
     /// Whether both are attempts for one pod.
+    #[cfg(feature = "offline-cluster")]
     pub(crate) fn is_same_pod(&self, other: &Self) -> bool {
         self.uid == other.uid
     }
 
     /// The attempt as steps of the story: stage and what was done.
+    #[cfg(feature = "offline-cluster")]
     pub(crate) fn steps(&self) -> Vec<(&'static str, String)> {
         let n_fit = self.nodes.len().saturating_sub(self.filtered.len());
         let mut filter = format!("{n_fit} of {} nodes fit", self.nodes.len());
@@ -295,6 +297,7 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "offline-cluster")]
     #[test]
     fn steps_are_short() {
         let steps: Vec<_> = choice().steps().into_iter().map(|(stage, what)| format!("{stage}: {what}")).collect();

@@ -59,7 +59,7 @@ type Sink = dyn Fn(Step) + Send + Sync;
 /// A handle to whoever listens to the story; cheap to clone, and free when nobody does.
 ///
 /// ```
-/// use cluster_stub::story::Story;
+/// use cluster_stub_base::story::Story;
 /// Story::silent().tell(|| unreachable!("nobody listens, so the step is never built"));
 /// ```
 #[derive(Clone, Default)]
