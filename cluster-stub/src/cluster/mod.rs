@@ -119,7 +119,7 @@ impl Cluster {
     }
 
     /// Waits until every node of the start is Ready and free of the taint of the beginning, and pods can be created in
-    /// the namespace `default`. Gives up after [`READY_TIMEOUT`], and at once where nobody works towards it.
+    /// the namespace `default`. Gives up after ten seconds, and at once where nobody works towards it.
     pub async fn ready(&self) {
         let mut pause = Duration::from_millis(2);
         let deadline = tokio::time::Instant::now() + READY_TIMEOUT;
