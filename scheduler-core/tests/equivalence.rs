@@ -13,6 +13,7 @@ use proptest::prelude::*;
 use rayon::ThreadPoolBuilder;
 use scheduler_core::engine::{Change, Examination, NodeVerdict, Outcome, Scheduler};
 use scheduler_core::model::{Pod, Timestamp};
+use scheduler_core::testing::{Cluster, node, pod};
 
 fn examine(scheduler: &mut Scheduler, pod: &Pod) -> Examination {
     scheduler.examine(pod, Timestamp::ZERO, |_| ()).expect("the default profile serves the pod").0
@@ -214,4 +215,31 @@ fn several_threads_decide_as_one_does() {
         outcomes.collect::<Vec<_>>()
     };
     assert_eq!(attempts(1), attempts(3));
+}
+
+/// The masks of pod anti-affinity cover the slots that have pods: chunks far beyond them meet masks that have ended.
+#[test]
+fn anti_affinity_over_nodes_reaches_every_chunk_of_a_large_cluster() {
+    let attempts = |n_threads| {
+        let mut scheduler = equivalence_support::scheduler();
+        let nodes = (0..17_000).map(|i| node(&format!("n{i}")).cpu("4").memory("16Gi"));
+        Cluster::new().nodes(nodes).apply_to(&mut scheduler);
+        let pool = ThreadPoolBuilder::new().num_threads(n_threads).build().expect("threads can be started");
+        let placed = (0..40).map(|i| {
+            let apart = pod(&format!("p{i}"))
+                .label("app", "a")
+                .cpu("1")
+                .pod_anti_affinity("kubernetes.io/hostname", ("app", "a"))
+                .build();
+            scheduler.handle(Change::Applied(apart.into()), Timestamp::ZERO);
+            match scheduler.schedule_one(Timestamp::ZERO, &pool).map(|attempt| attempt.outcome) {
+                Some(Outcome::Scheduled { node, .. }) => node,
+                other => panic!("pod p{i}: {other:?}"),
+            }
+        });
+        placed.collect::<Vec<_>>()
+    };
+    let placed = attempts(1);
+    assert_eq!(placed.iter().collect::<std::collections::HashSet<_>>().len(), 40, "no two on one node");
+    assert_eq!(placed, attempts(3));
 }

@@ -25,6 +25,50 @@ pub(crate) struct Line {
 /// How numbers along an axis are written.
 pub(crate) type Label = fn(f64) -> String;
 
+/// The vertical axis of a chart: from zero to a round number.
+struct YAxis {
+    top: f64,
+    step: f64,
+}
+
+impl YAxis {
+    /// An axis that `end` fits on.
+    fn to(end: f64) -> Self {
+        let step = step(end, 4.0);
+        Self { top: if end > 0.0 { (end / step - 1e-9).ceil().max(1.0) * step } else { 1.0 }, step }
+    }
+
+    /// Where `y` lies in the chart.
+    fn at(&self, y: f64) -> f64 {
+        HEIGHT - BOTTOM - y / self.top * (HEIGHT - TOP - BOTTOM)
+    }
+
+    /// A line and a label for each step.
+    fn draw_grid(&self, svg: &mut String, label: Label) {
+        let mut tick = 0.0;
+        while tick <= self.top * 1.0001 {
+            let y = self.at(tick);
+            let _ =
+                write!(svg, r#"<line class="grid" x1="{LEFT}" x2="{:.1}" y1="{y:.1}" y2="{y:.1}"/>"#, WIDTH - RIGHT);
+            let _ = write!(
+                svg,
+                r#"<text class="tick" x="{:.1}" y="{:.1}" text-anchor="end">{}</text>"#,
+                LEFT - 8.0,
+                y + 4.0,
+                escape(&label(tick))
+            );
+            tick += self.step;
+        }
+    }
+
+    /// The line that everything stands on, and the end of the chart.
+    fn close(&self, svg: &mut String) {
+        let y = self.at(0.0);
+        let end = WIDTH - RIGHT;
+        let _ = write!(svg, r#"<line class="axis" x1="{LEFT}" x2="{end:.1}" y1="{y:.1}" y2="{y:.1}"/></svg>"#);
+    }
+}
+
 /// Escapes text for HTML and SVG.
 pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
@@ -35,25 +79,12 @@ pub(crate) fn lines(title: &str, lines: &[Line], x_label: Label, y_label: Label,
     let points = || lines.iter().flat_map(|line| &line.points);
     let x_end = points().map(|point| point.0).fold(0.0, f64::max);
     let y_end = points().map(|point| point.1).fold(floor_top, f64::max);
-    let y_step = step(y_end, 4.0);
-    let y_top = if y_end > 0.0 { (y_end / y_step - 1e-9).ceil().max(1.0) * y_step } else { 1.0 };
+    let y_axis = YAxis::to(y_end);
     let x_top = if x_end > 0.0 { x_end } else { 1.0 };
     let x_of = |x: f64| LEFT + x / x_top * (WIDTH - LEFT - RIGHT);
-    let y_of = |y: f64| HEIGHT - BOTTOM - y / y_top * (HEIGHT - TOP - BOTTOM);
+    let y_of = |y: f64| y_axis.at(y);
     let mut svg = open(title);
-    let mut tick = 0.0;
-    while tick <= y_top * 1.0001 {
-        let y = y_of(tick);
-        let _ = write!(svg, r#"<line class="grid" x1="{LEFT}" x2="{:.1}" y1="{y:.1}" y2="{y:.1}"/>"#, WIDTH - RIGHT);
-        let _ = write!(
-            svg,
-            r#"<text class="tick" x="{:.1}" y="{:.1}" text-anchor="end">{}</text>"#,
-            LEFT - 8.0,
-            y + 4.0,
-            escape(&y_label(tick))
-        );
-        tick += y_step;
-    }
+    y_axis.draw_grid(&mut svg, y_label);
     for at in 0..=4 {
         let value = x_top * f64::from(at) / 4.0;
         let anchor = match at {
@@ -98,12 +129,7 @@ pub(crate) fn lines(title: &str, lines: &[Line], x_label: Label, y_label: Label,
             let _ = write!(svg, r#"<circle class="dot s{at}" cx="{:.1}" cy="{:.1}" r="4"/>"#, x_of(x), y_of(y));
         }
     }
-    let _ = write!(
-        svg,
-        r#"<line class="axis" x1="{LEFT}" x2="{:.1}" y1="{y:.1}" y2="{y:.1}"/></svg>"#,
-        WIDTH - RIGHT,
-        y = y_of(0.0)
-    );
+    y_axis.close(&mut svg);
     if lines.len() > 1 {
         svg.push_str(&legend(lines.iter().map(|line| line.name.as_str())));
     }
@@ -113,23 +139,10 @@ pub(crate) fn lines(title: &str, lines: &[Line], x_label: Label, y_label: Label,
 /// Bars side by side: names of the groups, then for each series its amounts.
 pub(crate) fn bars(title: &str, groups: &[String], series: &[(String, Vec<f64>)], y_label: Label) -> String {
     let y_end = series.iter().flat_map(|(_, amounts)| amounts).copied().fold(0.0, f64::max);
-    let y_step = step(y_end, 4.0);
-    let y_top = if y_end > 0.0 { (y_end / y_step - 1e-9).ceil().max(1.0) * y_step } else { 1.0 };
-    let y_of = |y: f64| HEIGHT - BOTTOM - y / y_top * (HEIGHT - TOP - BOTTOM);
+    let y_axis = YAxis::to(y_end);
+    let y_of = |y: f64| y_axis.at(y);
     let mut svg = open(title);
-    let mut tick = 0.0;
-    while tick <= y_top * 1.0001 {
-        let y = y_of(tick);
-        let _ = write!(svg, r#"<line class="grid" x1="{LEFT}" x2="{:.1}" y1="{y:.1}" y2="{y:.1}"/>"#, WIDTH - RIGHT);
-        let _ = write!(
-            svg,
-            r#"<text class="tick" x="{:.1}" y="{:.1}" text-anchor="end">{}</text>"#,
-            LEFT - 8.0,
-            y + 4.0,
-            escape(&y_label(tick))
-        );
-        tick += y_step;
-    }
+    y_axis.draw_grid(&mut svg, y_label);
     let slot = (WIDTH - LEFT - RIGHT) / groups.len().max(1) as f64;
     let width = slot * 0.74 / series.len().max(1) as f64;
     for (group, name) in groups.iter().enumerate() {
@@ -155,12 +168,7 @@ pub(crate) fn bars(title: &str, groups: &[String], series: &[(String, Vec<f64>)]
             escape(name)
         );
     }
-    let _ = write!(
-        svg,
-        r#"<line class="axis" x1="{LEFT}" x2="{:.1}" y1="{y:.1}" y2="{y:.1}"/></svg>"#,
-        WIDTH - RIGHT,
-        y = y_of(0.0)
-    );
+    y_axis.close(&mut svg);
     if series.len() > 1 {
         svg.push_str(&legend(series.iter().map(|(name, _)| name.as_str())));
     }

@@ -121,10 +121,12 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// Keeps what is set in `bits`, a mask over all slots.
+    /// Keeps what is set in `bits`, a mask over all slots; where it ends early, nothing more is set.
     pub fn intersect(&mut self, bits: &[u64]) {
-        for (word, bits) in self.words.iter_mut().zip(&bits[self.first_word..]) {
-            *word &= bits;
+        let bits = bits.get(self.first_word..).unwrap_or_default();
+        let set = bits.iter().copied().chain(std::iter::repeat(0));
+        for (word, set) in self.words.iter_mut().zip(set) {
+            *word &= set;
         }
     }
 
@@ -273,9 +275,20 @@ mod tests {
     }
 
     #[test]
+    fn a_mask_that_ends_before_the_chunk_keeps_nothing() {
+        for (bits, want) in
+            [(&[][..], [0; 2]), (&[7, 7, 7], [0; 2]), (&[0, 0, 0, 7], [7, 0]), (&[0, 0, 0, 7, 9], [7, 9])]
+        {
+            let mut words = [u64::MAX; 2];
+            Candidates::new(3, &mut words).intersect(bits);
+            assert_eq!(words, want);
+        }
+    }
+
+    #[test]
     fn a_mask_that_ends_before_the_chunk_takes_nothing_away() {
-        let mut words = [u64::MAX; 2];
         for (bits, want) in [(&[][..], [u64::MAX; 2]), (&[7, 7, 7], [u64::MAX; 2]), (&[0, 0, 0, 7], [!7, u64::MAX])] {
+            let mut words = [u64::MAX; 2];
             Candidates::new(3, &mut words).subtract(bits);
             assert_eq!(words, want);
         }
