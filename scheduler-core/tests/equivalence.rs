@@ -228,7 +228,8 @@ fn anti_affinity_over_nodes_reaches_every_chunk_of_a_large_cluster() {
         let placed = (0..40).map(|i| {
             let apart = pod(&format!("p{i}"))
                 .label("app", "a")
-                .cpu("1")
+                // No two alike: nothing is shared, every pod sees every chunk.
+                .cpu(&format!("{}m", 100 + i))
                 .pod_anti_affinity("kubernetes.io/hostname", ("app", "a"))
                 .build();
             scheduler.handle(Change::Applied(apart.into()), Timestamp::ZERO);
