@@ -6,6 +6,7 @@
 mod bits;
 mod candidates;
 mod changes;
+mod cluster_index;
 mod counts;
 mod domain_counts;
 pub(crate) mod exact;
@@ -26,6 +27,7 @@ mod view;
 
 pub use candidates::{Candidates, IdSet, WordMask};
 pub use changes::ChangeLog;
+pub use cluster_index::ClusterIndex;
 pub use counts::{CountIdx, CountKey, PodCounts};
 pub use domain_counts::{DomainCounts, Inclusion};
 pub use images::Images;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::bits::{clear_bit, set_bit};
+use super::cluster_index::{ClusterIndex, fill};
 use super::{CountKey, Inclusion, NodeIdx, Snapshot};
-use crate::model::{Node, Pod};
+use crate::model::{Node, Object, Pod};
 
 /// What the cache knows of one pod.
 #[derive(Debug, Clone)]
@@ -115,6 +116,7 @@ impl Cache {
         snapshot.resources.clear(slot);
         snapshot.taints.clear(slot);
         snapshot.labels.clear(slot);
+        snapshot.kept.each(|index| index.node_changed(idx, None));
         snapshot.changes.note(idx);
         self.free_slots.push(idx);
     }
@@ -169,6 +171,11 @@ impl Cache {
         self.pods.len()
     }
 
+    /// An object that is neither node nor pod came, changed or went: for the indexes that plugins brought along.
+    pub fn object_changed(&mut self, old: Option<&Object>, new: Option<&Object>) {
+        self.snapshot.kept.each(|index| index.object_changed(old, new));
+    }
+
     fn insert(&mut self, pod: Arc<Pod>, node_name: Arc<str>, is_assumed: bool) {
         match self.snapshot.find(&node_name) {
             Some(idx) => self.snapshot.place(idx, Arc::clone(&pod)),
@@ -214,6 +221,7 @@ impl Cache {
         } else {
             clear_bit(&mut snapshot.unschedulable, slot);
         }
+        snapshot.kept.each(|index| index.node_changed(idx, Some(&node)));
         snapshot.nodes[slot] = node;
         snapshot.changes.note(idx);
     }
@@ -246,6 +254,7 @@ impl Snapshot {
         self.ports.add_pod(idx, &pod);
         self.counts.add_pod(&self.labels, idx, &pod);
         self.terms.add_pod(idx, &pod);
+        self.kept.each(|index| index.pod_added(idx, &pod));
         self.pods[idx.slot()].push(pod);
         self.changes.note(idx);
     }
@@ -258,6 +267,7 @@ impl Snapshot {
         self.ports.remove_pod(idx, &pod);
         self.counts.remove_pod(&self.labels, idx, &pod);
         self.terms.remove_pod(idx, &pod);
+        self.kept.each(|index| index.pod_removed(idx, &pod));
         self.changes.note(idx);
     }
 }
@@ -275,6 +285,16 @@ impl Indexes<'_> {
         let live =
             live.iter().enumerate().flat_map(|(at, &word)| super::bits::ones(word).map(move |bit| at * 64 + bit));
         labels.ensure(key, live.map(|slot| (slot, &*nodes[slot])));
+    }
+
+    /// Keeps an index of the plugin's own from now on. When it is not there yet, `new` makes one, with what it needs of
+    /// other objects, and it is told of all nodes and the pods on them.
+    pub fn keep<I: ClusterIndex>(&mut self, new: impl FnOnce() -> I) {
+        if !self.snapshot.kept.contains::<I>() {
+            let mut index = new();
+            fill(&mut index, self.snapshot);
+            self.snapshot.kept.insert(index);
+        }
     }
 
     /// Topology keys of the affinity terms that pods on nodes hold.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::bits::ones;
+use super::cluster_index::{ClusterIndex, ClusterIndexes};
 use super::terms::AffinityTerms;
 use super::{
     ChangeLog, HostPorts, Images, LabelColumns, NodeView, PodCounts, ResourceColumns, TaintClasses, TermCounts,
@@ -36,7 +37,7 @@ impl NodeIdx {
 ///
 /// Columns are padded to a multiple of 64 slots; empty slots hold neutral values and are not in
 /// [`Snapshot::live`]. Node order is slot order.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct Snapshot {
     pub(crate) live: Vec<u64>,
     pub(crate) n_nodes: usize,
@@ -52,6 +53,7 @@ pub struct Snapshot {
     pub(crate) counts: PodCounts,
     pub(crate) terms: AffinityTerms,
     pub(crate) changes: ChangeLog,
+    pub(super) kept: ClusterIndexes,
 }
 
 impl Snapshot {
@@ -121,6 +123,12 @@ impl Snapshot {
     #[must_use]
     pub fn unschedulable(&self) -> &[u64] {
         &self.unschedulable
+    }
+
+    /// The index of this type, if a plugin asked for it with [`Indexes::keep`](super::Indexes::keep).
+    #[must_use]
+    pub fn kept<I: ClusterIndex>(&self) -> Option<&I> {
+        self.kept.get()
     }
 
     /// Label columns that plugins asked for.

@@ -32,6 +32,7 @@ impl Scheduler {
     }
 
     fn object_changed(&mut self, old: Option<Object>, new: Option<Object>, action: ActionType, now: Timestamp) {
+        self.cache.object_changed(old.as_ref(), new.as_ref());
         let kind = new.as_ref().or(old.as_ref()).map(Object::kind);
         if let Some(resource) = kind.and_then(EventResource::of) {
             self.move_all(&ClusterEvent { resource, action, old, new }, now);

@@ -24,8 +24,8 @@ pub trait Plugin: Send + Sync + 'static {
     }
 
     /// Asks the cache for the incremental indexes that this plugin's chunk methods read for such a pod: label
-    /// columns, pod counts. Called before the cycle; an index once asked for is kept up to date by pod and node
-    /// events. The per-node methods must not depend on it.
+    /// columns, pod counts, or one of its own ([`ClusterIndex`](crate::cache::ClusterIndex)). Called before the cycle; an
+    /// index once asked for is kept up to date by events. The per-node methods must not depend on those of the cache.
     fn require(&self, pod: &Pod, objects: &Objects, indexes: &mut Indexes<'_>) {
         let _ = (pod, objects, indexes);
     }

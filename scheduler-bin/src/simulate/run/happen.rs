@@ -73,9 +73,9 @@ impl Run<'_> {
     }
 
     pub(super) fn nodes_changed(&mut self) {
-        self.measure.nodes_changed(self.scheduler.cache().snapshot());
+        self.nodes_changed = true;
         for (at, controller) in self.controllers.iter().enumerate() {
-            if controller.workload.rules == Rules::Daemon {
+            if controller.workload.rules == Rules::Daemon && !self.dirty.contains(&at) {
                 self.dirty.push(at);
             }
         }

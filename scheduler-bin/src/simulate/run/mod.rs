@@ -123,6 +123,8 @@ pub(crate) struct Run<'a> {
     agenda: Agenda,
     budgets: Vec<Budget>,
     measure: Measure,
+    /// Nodes came, changed or went since they were measured.
+    nodes_changed: bool,
     /// When the cluster changed last.
     last_change: Timestamp,
     n_pending: usize,
@@ -153,6 +155,7 @@ impl<'a> Run<'a> {
             agenda: Agenda::default(),
             budgets: Vec::new(),
             measure,
+            nodes_changed: true,
             last_change: Timestamp::ZERO,
             n_pending: 0,
             n_attempts_at_once: 0,
@@ -189,7 +192,7 @@ impl<'a> Run<'a> {
         for pod in bound {
             self.pod_arrives(Arc::clone(pod), Leaves::Never, None);
         }
-        self.measure.nodes_changed(self.scheduler.cache().snapshot());
+        self.measure_nodes();
         self.measure.begin(first);
         if !waiting.is_empty() {
             for (pod, leaves) in waiting {
@@ -237,6 +240,7 @@ impl<'a> Run<'a> {
     fn clock(&mut self, at: Timestamp) {
         if at > self.now {
             self.n_attempts_at_once = 0;
+            self.measure_nodes();
             self.measure.advance(at);
             self.now = at;
         }
@@ -280,7 +284,15 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// Measures the nodes if they changed: once, however many changed at this time.
+    fn measure_nodes(&mut self) {
+        if std::mem::take(&mut self.nodes_changed) {
+            self.measure.nodes_changed(self.scheduler.cache().snapshot());
+        }
+    }
+
     fn sample(&mut self) {
+        self.measure_nodes();
         let pending: Vec<_> =
             self.pods.values().filter(|life| life.node.is_none()).map(|life| &life.pod.resources.requests).collect();
         self.measure.sample(self.now, self.scheduler.cache().snapshot(), pending.into_iter());
