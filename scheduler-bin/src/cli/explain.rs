@@ -31,7 +31,8 @@ const MAX_NODES: usize = 12;
     after_help = format!("Examples:\n  plimsoll explain big\n  plimsoll explain web-5d9c-x2x7q -n shop --why-not node-b\n  kubectl get nodes,pods -A -o yaml > dump.yaml && plimsoll explain big --from dump.yaml\n  plimsoll explain big --record today.jsonl\n\n{EXIT_CODES}")
 )]
 pub(crate) struct Explain {
-    /// Name of the pod; the beginning of a name is enough where only one pod has it.
+    /// Name of the pod, also as pod/NAME; the beginning of a name is enough where only one pod has it.
+    #[arg(value_parser = |text: &str| name_of(text, &["pod", "pods", "po"]))]
     pod: String,
 
     /// Its namespace.
@@ -39,7 +40,7 @@ pub(crate) struct Explain {
     namespace: String,
 
     /// Say what keeps the pod off this node, or by how much it lost.
-    #[arg(long, value_name = "NODE")]
+    #[arg(long, value_name = "NODE", value_parser = |text: &str| name_of(text, &["node", "nodes", "no"]))]
     why_not: Option<String>,
 
     #[command(flatten)]
@@ -56,6 +57,15 @@ pub(crate) struct Explain {
     /// How the answer is written.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
+}
+
+/// The name in `NAME` or `KIND/NAME`, as kubectl writes it.
+fn name_of(text: &str, kinds: &[&str]) -> Result<String, String> {
+    match text.split_once('/') {
+        None => Ok(text.to_owned()),
+        Some((kind, name)) if kinds.contains(&kind) => Ok(name.to_owned()),
+        Some((kind, _)) => Err(format!("expected a name or {}/NAME, not one of {kind:?}", kinds[0])),
+    }
 }
 
 /// What is told.

@@ -228,7 +228,8 @@ fn bytes(amount: i64) -> String {
 fn shape(node: &Node) -> String {
     let mut parts =
         vec![format!("{} cpu", amount("cpu", node.allocatable.milli_cpu)), amount("memory", node.allocatable.memory)];
-    parts.extend(node.allocatable.scalars.iter().map(|(name, number)| format!("{} {name}", amount(name, *number))));
+    let offered = node.allocatable.scalars.iter().filter(|(_, number)| *number > 0);
+    parts.extend(offered.map(|(name, number)| format!("{} {name}", amount(name, *number))));
     format!("of {}", parts.join(", "))
 }
 

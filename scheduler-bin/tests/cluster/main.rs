@@ -9,6 +9,7 @@ mod explained;
 mod flow;
 mod kubectl;
 mod process;
+mod recording;
 mod report;
 mod second_scheduler;
 mod transcripts;
