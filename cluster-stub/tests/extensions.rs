@@ -92,7 +92,7 @@ fn definition() -> Value {
     })
 }
 
-fn widget(name: &str, spec: Value) -> Value {
+fn widget(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}, "spec": spec})
 }
 
@@ -114,10 +114,10 @@ async fn a_definition_makes_a_kind_with_its_own_rules() {
     assert_eq!(conditions, ["NamesAccepted", "Established"]);
 
     let unknown = json!({"size": "small", "bogus": 1});
-    let made = send(&client, Method::POST, WIDGETS, widget("a", unknown.clone())).await.expect("a widget");
+    let made = send(&client, Method::POST, WIDGETS, widget("a", &unknown)).await.expect("a widget");
     assert_eq!(made["spec"], json!({"size": "small", "replicas": 1}));
     assert_eq!(made["metadata"]["generation"], 1);
-    let strict = send(&client, Method::POST, &format!("{WIDGETS}?fieldValidation=Strict"), widget("b", unknown)).await;
+    let strict = send(&client, Method::POST, &format!("{WIDGETS}?fieldValidation=Strict"), widget("b", &unknown)).await;
     let want =
         "Widget in version \"v1\" cannot be handled as a Widget: strict decoding error: unknown field \"spec.bogus\"";
     assert_eq!(strict, Err((400, want.to_owned())));
@@ -131,7 +131,7 @@ async fn a_definition_makes_a_kind_with_its_own_rules() {
         ),
     ];
     for (spec, want) in cases {
-        let (code, message) = send(&client, Method::POST, WIDGETS, widget("c", spec)).await.expect_err(want);
+        let (code, message) = send(&client, Method::POST, WIDGETS, widget("c", &spec)).await.expect_err(want);
         assert_eq!(code, 422);
         assert!(message.contains(want), "{message}");
     }
@@ -167,7 +167,7 @@ async fn server_side_apply_merges_lists_by_their_keys() {
     let (cluster, client) = bare().await;
     define(&client).await;
     let apply = async |manager: &str, items: Value| {
-        let body = widget("a", json!({"size": "small", "items": items})).to_string().into_bytes();
+        let body = widget("a", &json!({"size": "small", "items": items})).to_string().into_bytes();
         let path = format!("{WIDGETS}/a?fieldManager={manager}");
         let request = Request::patch(path).header("content-type", "application/apply-patch+yaml").body(body);
         client.request::<Value>(request.expect("a request")).await
@@ -184,7 +184,7 @@ async fn server_side_apply_merges_lists_by_their_keys() {
 async fn a_deleted_definition_takes_its_objects_along() {
     let (cluster, client) = bare().await;
     define(&client).await;
-    let mut held = widget("held", json!({"size": "small"}));
+    let mut held = widget("held", &json!({"size": "small"}));
     held["metadata"]["finalizers"] = json!(["example.com/hold"]);
     send(&client, Method::POST, WIDGETS, held).await.expect("a widget");
     let path = format!("{DEFINITIONS}/widgets.example.com");
@@ -209,7 +209,7 @@ async fn a_deleted_definition_takes_its_objects_along() {
 const REGISTRATION: &str = "/apis/admissionregistration.k8s.io/v1";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-fn map(name: &str, data: Value) -> Value {
+fn map(name: &str, data: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data})
 }
 
@@ -232,8 +232,8 @@ async fn a_bound_policy_refuses_and_warns() {
     });
     let path = format!("{REGISTRATION}/validatingadmissionpolicies");
     send(&client, Method::POST, &path, policy).await.expect("a policy");
-    send(&client, Method::POST, MAPS, map("limits", json!({"most": "1"}))).await.expect("the parameters");
-    let two = || map("two", json!({"a": "1", "b": "2"}));
+    send(&client, Method::POST, MAPS, map("limits", &json!({"most": "1"}))).await.expect("the parameters");
+    let two = || map("two", &json!({"a": "1", "b": "2"}));
     let dry = format!("{MAPS}?dryRun=All");
     send(&client, Method::POST, &dry, two()).await.expect("nothing is bound yet");
     let binding = json!({
@@ -247,10 +247,10 @@ async fn a_bound_policy_refuses_and_warns() {
     let want =
         "configmaps \"two\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: has 2 keys";
     assert_eq!(refused, Err((403, want.to_owned())));
-    send(&client, Method::POST, &dry, map("one", json!({"a": "1"}))).await.expect("one key is allowed");
+    send(&client, Method::POST, &dry, map("one", &json!({"a": "1"}))).await.expect("one key is allowed");
     send(&client, Method::DELETE, &format!("{MAPS}/limits"), Value::Null).await.expect("the parameters go");
     let lost =
-        until(&client, Method::POST, &dry, map("one", json!({})), Result::is_err).await.expect_err("no parameters");
+        until(&client, Method::POST, &dry, map("one", &json!({})), Result::is_err).await.expect_err("no parameters");
     assert!(lost.1.contains("no params found for policy binding with `Deny` parameterNotFoundAction"), "{}", lost.1);
     cluster.shutdown().await;
 }
@@ -293,7 +293,7 @@ async fn webhook(respond: impl Fn(&Value) -> Value + Send + Sync + 'static) -> (
     (port, authority.certificate_pem().to_owned())
 }
 
-fn configuration(kind: &str, url: &str, bundle: &str, more: Value) -> Value {
+fn configuration(kind: &str, url: &str, bundle: &str, more: &Value) -> Value {
     let mut hook = json!({
         "name": "hook.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"], "timeoutSeconds": 5,
         "clientConfig": {"url": url, "caBundle": STANDARD.encode(bundle)},
@@ -318,16 +318,16 @@ async fn a_mutating_webhook_patches_what_it_is_for() {
     })
     .await;
     let conditions = json!({"matchConditions": [{"name": "c", "expression": "object.metadata.name.startsWith('m')"}]});
-    let body = configuration("MutatingWebhookConfiguration", &format!("https://127.0.0.1:{port}/x"), &pem, conditions);
+    let body = configuration("MutatingWebhookConfiguration", &format!("https://127.0.0.1:{port}/x"), &pem, &conditions);
     let path = format!("{REGISTRATION}/mutatingwebhookconfigurations");
     send(&client, Method::POST, &path, body).await.expect("a configuration");
     let dry = format!("{MAPS}?dryRun=All");
     let is_patched = |answer: &Result<Value, (u16, String)>| {
         answer.as_ref().is_err() || answer.as_ref().is_ok_and(|made| made["data"]["added"] == "yes")
     };
-    let made = until(&client, Method::POST, &dry, map("mine", json!({})), is_patched).await.expect("a patched object");
+    let made = until(&client, Method::POST, &dry, map("mine", &json!({})), is_patched).await.expect("a patched object");
     assert_eq!(made["data"], json!({"added": "yes"}));
-    let made = send(&client, Method::POST, &dry, map("other", json!({"a": "b"}))).await.expect("another object");
+    let made = send(&client, Method::POST, &dry, map("other", &json!({"a": "b"}))).await.expect("another object");
     assert_eq!(made["data"], json!({"a": "b"}));
     let seen = seen.lock().expect("nobody panics with it").clone();
     assert!(seen.iter().all(|one| *one == ("mine".to_owned(), json!("CREATE"))), "{seen:?}");
@@ -342,12 +342,12 @@ async fn a_validating_webhook_refuses_and_its_absence_counts_as_its_policy_says(
     let kind = "ValidatingWebhookConfiguration";
     let dry = format!("{MAPS}?dryRun=All");
     let place = async |url: &str, bundle: &str, more: Value, want: Result<(), &str>| {
-        send(&client, Method::POST, &path, configuration(kind, url, bundle, more)).await.expect("a configuration");
+        send(&client, Method::POST, &path, configuration(kind, url, bundle, &more)).await.expect("a configuration");
         let accept = |answer: &Result<Value, (u16, String)>| match want {
             Ok(()) => answer.is_ok(),
             Err(text) => answer.as_ref().is_err_and(|(_, message)| message.contains(text)),
         };
-        let answer = until(&client, Method::POST, &dry, map("x", json!({})), accept).await;
+        let answer = until(&client, Method::POST, &dry, map("x", &json!({})), accept).await;
         assert!(accept(&answer), "{url}: {answer:?}, want {want:?}");
         send(&client, Method::DELETE, &format!("{path}/w"), Value::Null).await.expect("the configuration goes");
     };

@@ -129,7 +129,7 @@ fn set_condition(
     kind: &str,
     value: &str,
     reason: &str,
-    message: String,
+    message: &str,
     now: Timestamp,
 ) {
     let conditions = status.conditions.get_or_insert_default();
@@ -137,7 +137,7 @@ fn set_condition(
         type_: kind.to_owned(),
         status: value.to_owned(),
         reason: Some(reason.to_owned()),
-        message: Some(message.clone()),
+        message: Some(message.to_owned()),
         last_transition_time: since,
     };
     match conditions.iter_mut().find(|condition| condition.type_ == kind) {
@@ -203,24 +203,24 @@ impl Horizontal {
                 self.recorder.event(autoscaler, WARNING, "FailedGetScale", error.message());
                 let message =
                     format!("the HPA controller was unable to get the target's current scale: {}", error.message());
-                set_condition(status, "AbleToScale", "False", "FailedGetScale", message, now);
+                set_condition(status, "AbleToScale", "False", "FailedGetScale", &message, now);
                 return Ok(());
             }
         };
-        let message = "the HPA controller was able to get the target's current scale".to_owned();
+        let message = "the HPA controller was able to get the target's current scale";
         set_condition(status, "AbleToScale", "True", "SucceededGetScale", message, now);
         let current = scale.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or_default();
         status.current_replicas = scale.status.as_ref().map(|status| status.replicas);
         status.desired_replicas = current;
         match decide(current, spec.min_replicas.unwrap_or(1), spec.max_replicas) {
             Decision::Disabled => {
-                let message = "scaling is disabled since the replica count of the target is zero".to_owned();
+                let message = "scaling is disabled since the replica count of the target is zero";
                 set_condition(status, "ScalingActive", "False", "ScalingDisabled", message, now);
             }
             Decision::Rescale(replicas, reason) => {
                 self.rescale(&collection, &key, scale, replicas).await?;
                 let message = format!("the HPA controller was able to update the target scale to {replicas}");
-                set_condition(status, "AbleToScale", "True", "SucceededRescale", message, now);
+                set_condition(status, "AbleToScale", "True", "SucceededRescale", &message, now);
                 self.recorder.event(
                     autoscaler,
                     NORMAL,
@@ -242,7 +242,7 @@ impl Horizontal {
                     "the HPA was unable to compute the replica count: {}",
                     why.split_once("metric value: ").map_or(why.as_str(), |(_, rest)| rest)
                 );
-                set_condition(status, "ScalingActive", "False", &reason, message, now);
+                set_condition(status, "ScalingActive", "False", &reason, &message, now);
             }
         }
         Ok(())

@@ -133,7 +133,7 @@ mod tests {
         serde_json::from_value(json!({"metadata": {"name": "n"}, "status": {"allocatable": allocatable}})).unwrap()
     }
 
-    fn pod(spec: Value) -> Pod {
+    fn pod(spec: &Value) -> Pod {
         serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": spec})).unwrap()
     }
 
@@ -166,7 +166,7 @@ mod tests {
             (json!({"example.com/unknown": "2"}), 1, Ok(())),
             (json!({}), 2, Err(("OutOfpods", "pods, requested: 1, used: 2, capacity: 2"))),
         ] {
-            let requests = super::requests(&pod(json!({"containers": [container(&requests)]})));
+            let requests = super::requests(&pod(&json!({"containers": [container(&requests)]})));
             let got = check(&node(), n_pods, &used, &requests);
             let want = want.map_err(|(reason, text)| Rejection {
                 reason: reason.to_owned(),
@@ -198,7 +198,7 @@ mod tests {
             (json!({"containers": [with("1")], "overhead": {"cpu": "250m"}}), 1250),
             (json!({"containers": [with("1")], "resources": {"requests": {"cpu": "2"}}}), 2000),
         ] {
-            assert_eq!(requests(&pod(spec.clone())).get("cpu"), Some(&want), "{spec}");
+            assert_eq!(requests(&pod(&spec)).get("cpu"), Some(&want), "{spec}");
         }
     }
 }

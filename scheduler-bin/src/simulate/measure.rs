@@ -238,7 +238,7 @@ impl Measure {
         pending: impl ExactSizeIterator<Item = &'a Resources>,
     ) {
         let n_pending = pending.len();
-        let sample = self.state(now, snapshot, n_pending, self.median(pending));
+        let sample = self.state(now, snapshot, n_pending, self.median(pending).as_deref());
         if self.samples.len() >= MAX_SAMPLES {
             // The first one stays: the chart begins where the run begins.
             let mut keep = false;
@@ -266,7 +266,7 @@ impl Measure {
         Some(self.resources.iter().map(middle).collect())
     }
 
-    fn state(&self, now: Timestamp, snapshot: &Snapshot, n_pending: usize, median: Option<Vec<i64>>) -> Sample {
+    fn state(&self, now: Timestamp, snapshot: &Snapshot, n_pending: usize, median: Option<&[i64]>) -> Sample {
         let columns = snapshot.resources();
         let of: Vec<Option<(&[i64], &[i64])>> = self
             .resources
@@ -280,7 +280,7 @@ impl Measure {
             let slot = node.slot();
             let left =
                 |at: usize| of[at].map_or(0, |(allocatable, requested)| (allocatable[slot] - requested[slot]).max(0));
-            let fits = median.as_ref().is_none_or(|median| (0..n).all(|at| median[at] <= left(at)));
+            let fits = median.is_none_or(|median| (0..n).all(|at| median[at] <= left(at)));
             for at in 0..n {
                 free[at] = free[at].saturating_add(left(at));
                 if !fits {

@@ -20,7 +20,7 @@ impl<'v> Fields<'v> {
         let map = match value {
             Value::Object(map) => Some(map),
             Value::Null => None,
-            other => return Err(wrong_type(&path, other, "an object")),
+            other => return Err(wrong_type(path, other, "an object")),
         };
         Ok(Self { path, map, known: Vec::new() })
     }
@@ -53,7 +53,7 @@ impl<'v> Fields<'v> {
     ) -> Decoded<Option<Vec<T>>> {
         self.get(name, |value, path| match value {
             Value::Array(items) => items.iter().enumerate().map(|(i, item)| read(item, path.index(i))).collect(),
-            other => Err(wrong_type(&path, other, "a list")),
+            other => Err(wrong_type(path, other, "a list")),
         })
     }
 
@@ -69,24 +69,24 @@ impl<'v> Fields<'v> {
 }
 
 pub(super) fn string(value: &Value, path: FieldPath) -> Decoded<String> {
-    value.as_str().map(str::to_owned).ok_or_else(|| wrong_type(&path, value, "a string"))
+    value.as_str().map(str::to_owned).ok_or_else(|| wrong_type(path, value, "a string"))
 }
 
 pub(super) fn boolean(value: &Value, path: FieldPath) -> Decoded<bool> {
-    value.as_bool().ok_or_else(|| wrong_type(&path, value, "true or false"))
+    value.as_bool().ok_or_else(|| wrong_type(path, value, "true or false"))
 }
 
 pub(super) fn int32(value: &Value, path: FieldPath) -> Decoded<i32> {
-    integer(value).and_then(|n| i32::try_from(n).ok()).ok_or_else(|| wrong_type(&path, value, "a 32-bit integer"))
+    integer(value).and_then(|n| i32::try_from(n).ok()).ok_or_else(|| wrong_type(path, value, "a 32-bit integer"))
 }
 
 pub(super) fn int64(value: &Value, path: FieldPath) -> Decoded<i64> {
-    integer(value).ok_or_else(|| wrong_type(&path, value, "a 64-bit integer"))
+    integer(value).ok_or_else(|| wrong_type(path, value, "a 64-bit integer"))
 }
 
 pub(super) fn float32(value: &Value, path: FieldPath) -> Decoded<f32> {
     let narrow = value.as_f64().map(|wide| wide as f32).filter(|narrow| narrow.is_finite());
-    narrow.ok_or_else(|| wrong_type(&path, value, "a 32-bit floating point number"))
+    narrow.ok_or_else(|| wrong_type(path, value, "a 32-bit floating point number"))
 }
 
 /// A whole number; YAML's `5.0` counts, as it does after upstream's conversion to JSON.
@@ -98,7 +98,7 @@ fn integer(value: &Value) -> Option<i64> {
 /// Base64 text to bytes is left to the reader of the certificate: the text is kept.
 pub(super) fn duration(value: &Value, path: FieldPath) -> Decoded<SignedDuration> {
     let parsed = value.as_str().and_then(parse_duration);
-    parsed.ok_or_else(|| wrong_type(&path, value, "a duration such as \"10s\" or \"1h30m\""))
+    parsed.ok_or_else(|| wrong_type(path, value, "a duration such as \"10s\" or \"1h30m\""))
 }
 
 /// Go's duration text: signed decimal numbers with a unit each, `0` alone without one.
@@ -145,12 +145,12 @@ pub(super) fn parse_duration(text: &str) -> Option<SignedDuration> {
     Some(SignedDuration::from_nanos(nanos))
 }
 
-pub(super) fn wrong_type(path: &FieldPath, value: &Value, expected: &'static str) -> ConfigError {
+pub(super) fn wrong_type(path: FieldPath, value: &Value, expected: &'static str) -> ConfigError {
     let mut got = value.to_string();
     if got.chars().count() > 60 {
         got = got.chars().take(60).chain("...".chars()).collect();
     }
-    ConfigError::WrongType { path: path.clone(), got, expected }
+    ConfigError::WrongType { path, got, expected }
 }
 
 #[cfg(test)]

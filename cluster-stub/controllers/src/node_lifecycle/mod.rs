@@ -119,13 +119,13 @@ impl NodeLifecycle {
         {
             let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
             for name in health.forget_missing(&names) {
-                self.tell(&name, None, "RemovingNode", format!("Removing Node {name} from Controller"));
+                self.tell(&name, None, "RemovingNode", &format!("Removing Node {name} from Controller"));
             }
             for node in &nodes {
                 let name = node.metadata.name.clone().unwrap_or_default();
                 if !health.knows(&name) {
                     let message = format!("Registered Node {name} in Controller");
-                    self.tell(&name, node.metadata.uid.clone(), "RegisteredNode", message);
+                    self.tell(&name, node.metadata.uid.clone(), "RegisteredNode", &message);
                 }
                 let lease = self.informers.leases.get(&ObjectKey::new(LEASES, name));
                 let renewed =
@@ -213,7 +213,7 @@ impl NodeLifecycle {
         }
     }
 
-    fn tell(&self, name: &str, uid: Option<String>, reason: &str, what: String) {
+    fn tell(&self, name: &str, uid: Option<String>, reason: &str, what: &str) {
         let message = format!("Node {name} event: {what}");
         self.recorder.event_about(node_reference(name, uid), NORMAL, reason, message);
     }

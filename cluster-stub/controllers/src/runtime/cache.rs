@@ -65,17 +65,17 @@ impl<K: Object> Cache<K> {
     }
 
     /// Puts `object` in, and returns the one it replaces.
-    pub(crate) fn put(&self, object: Arc<K>) -> Option<Arc<K>> {
+    pub(crate) fn put(&self, object: &Arc<K>) -> Option<Arc<K>> {
         let key = ObjectKey::of(object.as_ref());
         let mut state = self.write();
-        let old = state.objects.insert(key.clone(), Arc::clone(&object));
+        let old = state.objects.insert(key.clone(), Arc::clone(object));
         if let Some(old) = &old {
             state.unindex(&key, old, self.index);
         }
         for owner in object.meta().owner_references.iter().flatten() {
             state.by_owner.entry(owner.uid.clone()).or_default().insert(key.clone());
         }
-        for term in self.index.map(|index| index(&object)).unwrap_or_default() {
+        for term in self.index.map(|index| index(object)).unwrap_or_default() {
             state.by_term.entry(term).or_default().insert(key.clone());
         }
         old
@@ -158,13 +158,13 @@ mod tests {
     fn indices_follow_every_change() {
         let cache: Cache<Pod> =
             Cache::new(Some(|pod| pod.spec.iter().filter_map(|spec| spec.node_name.clone()).collect()));
-        cache.put(pod("a", "x", "n1", Some("u1")));
-        cache.put(pod("a", "y", "n1", None));
-        cache.put(pod("ab", "z", "n2", Some("u1")));
+        cache.put(&pod("a", "x", "n1", Some("u1")));
+        cache.put(&pod("a", "y", "n1", None));
+        cache.put(&pod("ab", "z", "n2", Some("u1")));
         assert_eq!(names(&cache.list_namespace("a")), ["x", "y"]);
         assert_eq!(names(&cache.list_owned_by("u1")), ["x", "z"]);
         assert_eq!(names(&cache.list_term("n1")), ["x", "y"]);
-        cache.put(pod("a", "x", "n2", Some("u2")));
+        cache.put(&pod("a", "x", "n2", Some("u2")));
         assert_eq!(names(&cache.list_owned_by("u1")), ["z"]);
         assert_eq!(names(&cache.list_term("n2")), ["x", "z"]);
         cache.remove(&ObjectKey::new("ab", "z"));

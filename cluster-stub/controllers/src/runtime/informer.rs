@@ -131,7 +131,7 @@ impl<K: Object> Shared<K> {
         // Nobody reads them here, and they are often larger than the object itself.
         object.meta_mut().managed_fields = None;
         let new = Arc::new(object);
-        match self.cache.put(Arc::clone(&new)) {
+        match self.cache.put(&new) {
             None => self.tell(Delta::Added(&new)),
             Some(old) if old.meta().resource_version == new.meta().resource_version => {}
             Some(old) if old.meta().uid != new.meta().uid => {

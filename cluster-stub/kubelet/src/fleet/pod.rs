@@ -62,18 +62,18 @@ impl Fleet {
         // A node that registers itself but is not in the API yet runs nothing yet.
         let known = self.nodes.get_key_value(node).filter(|(_, entry)| entry.node.metadata.uid.is_some());
         match known.map(|(name, _)| name.clone()) {
-            Some(node) => self.admit(pod, &node),
+            Some(node) => self.admit(&pod, &node),
             None => {
                 self.orphans.entry(node.to_owned()).or_default().insert(uid_of(&pod).to_owned(), pod);
             }
         }
     }
 
-    fn admit(&mut self, pod: Arc<Pod>, node: &Arc<str>) {
+    fn admit(&mut self, pod: &Arc<Pod>, node: &Arc<str>) {
         let now = Timestamp::now();
-        let uid: Arc<str> = Arc::from(uid_of(&pod));
+        let uid: Arc<str> = Arc::from(uid_of(pod));
         let Some(entry) = self.nodes.get_mut(node) else { return };
-        let requests = admission::requests(&pod);
+        let requests = admission::requests(pod);
         let status = pod.status.as_ref();
         let is_over = matches!(status.and_then(|status| status.phase.as_deref()), Some("Succeeded" | "Failed"));
         let has_run = status.is_some_and(|status| status.start_time.is_some());
@@ -93,14 +93,14 @@ impl Fleet {
             admission::add(&mut entry.used, &requests);
             entry.admitted.insert(uid.clone());
             if let Some(ip) = lifecycle.sandbox_ip() {
-                self.shared.runtime.adopt_sandbox(&pod, ip);
+                self.shared.runtime.adopt_sandbox(pod, ip);
             }
             for (name, attempt, started) in lifecycle.running() {
                 let container = ContainerRef { pod: pod.clone(), name, attempt };
                 self.shared.runtime.adopt_container(container, started, self.exits.clone());
             }
         }
-        self.names.insert(key_of(&pod), uid.clone());
+        self.names.insert(key_of(pod), uid.clone());
         let entry = PodEntry {
             lifecycle,
             node: node.clone(),

@@ -19,7 +19,7 @@ struct World {
     missing_images: bool,
 }
 
-fn pod(spec: Value) -> Value {
+fn pod(spec: &Value) -> Value {
     json!({"metadata": {"name": "p", "namespace": "ns", "uid": "u", "generation": 1}, "spec": spec})
 }
 
@@ -38,7 +38,7 @@ impl World {
         world
     }
 
-    fn spec(spec: Value) -> Self {
+    fn spec(spec: &Value) -> Self {
         Self::new(&pod(spec))
     }
 
@@ -124,7 +124,7 @@ fn server() -> Value {
 
 #[test]
 fn server_starts_runs_and_is_stopped_when_it_is_deleted() {
-    let mut object = pod(json!({"containers": [server()]}));
+    let mut object = pod(&json!({"containers": [server()]}));
     let mut world = World::new(&object);
     assert_eq!(
         world.events,
@@ -158,7 +158,7 @@ fn server_starts_runs_and_is_stopped_when_it_is_deleted() {
 
 #[test]
 fn pod_that_is_held_by_a_finalizer_is_deleted_when_it_is_let_go() {
-    let mut object = pod(json!({"containers": [server()]}));
+    let mut object = pod(&json!({"containers": [server()]}));
     let mut world = World::new(&object);
     object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     object["metadata"]["finalizers"] = json!(["example.test/hold"]);
@@ -180,7 +180,7 @@ fn ended_containers_make_the_phase_that_the_policy_says() {
         ("Never", 0, "Succeeded", 0),
         ("Never", 2, "Failed", 0),
     ] {
-        let mut world = World::spec(json!({"restartPolicy": policy, "containers": [server()]}));
+        let mut world = World::spec(&json!({"restartPolicy": policy, "containers": [server()]}));
         world.exit("c", 0, code);
         let container = world.container("c");
         assert_eq!((world.phase(), container.restart_count), (phase.to_owned(), restarts), "{policy} {code}");
@@ -192,7 +192,7 @@ fn restart_rules_of_the_container_come_before_the_policy_of_the_pod() {
     let rules = json!([{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}]);
     let spec = json!({"restartPolicy": "Never", "containers": [
         {"name": "c", "image": "i", "restartPolicy": "Never", "restartPolicyRules": rules}]});
-    let mut world = World::spec(spec);
+    let mut world = World::spec(&spec);
     world.exit("c", 0, 42);
     assert_eq!((world.phase(), world.container("c").restart_count), ("Running".to_owned(), 1));
     world.exit("c", 1, 1);
@@ -201,7 +201,7 @@ fn restart_rules_of_the_container_come_before_the_policy_of_the_pod() {
 
 #[test]
 fn crashing_container_is_restarted_at_once_and_then_backed_off() {
-    let mut world = World::spec(json!({"containers": [server()]}));
+    let mut world = World::spec(&json!({"containers": [server()]}));
     world.exit("c", 0, 1);
     assert_eq!(world.container("c").restart_count, 1);
     world.events.clear();
@@ -226,11 +226,11 @@ fn crashing_container_is_restarted_at_once_and_then_backed_off() {
 
 #[test]
 fn image_that_cannot_be_pulled_is_backed_off_and_tried_again() {
-    let mut world = World::spec(json!({"containers": [server()]}));
+    let mut world = World::spec(&json!({"containers": [server()]}));
     world = World { missing_images: true, events: Vec::new(), ..world };
     let oracle = Arc::new(|_: &Arc<Pod>, _: &str, _: &[String]| true);
     world.lifecycle =
-        PodLifecycle::new(typed(&pod(json!({"containers": [server()]}))), String::new(), world.now, oracle);
+        PodLifecycle::new(typed(&pod(&json!({"containers": [server()]}))), String::new(), world.now, oracle);
     world.give(Input::Wake);
     let failed = "Failed Failed to pull image \"app:1\": not found";
     assert_eq!(world.events, ["Pulling Pulling image \"app:1\"", failed, "Failed Error: ErrImagePull"]);
@@ -253,11 +253,11 @@ fn image_that_cannot_be_pulled_is_backed_off_and_tried_again() {
 #[test]
 fn never_policy_does_not_pull_and_always_does() {
     let with = |policy: &str| json!({"containers": [{"name": "c", "image": "app:1", "imagePullPolicy": policy}]});
-    let always = World::spec(with("Always"));
+    let always = World::spec(&with("Always"));
     let pulled =
         "Pulled Successfully pulled image \"app:1\" in 100ms (100ms including waiting). Image size: 1000 bytes.";
     assert_eq!(always.events[..2], ["Pulling Pulling image \"app:1\"".to_owned(), pulled.to_owned()]);
-    let mut never = World::spec(with("Never"));
+    let mut never = World::spec(&with("Never"));
     assert_eq!(never.phase(), "Running");
     never.exit("c", 0, 1);
     never.missing_images = true;
@@ -270,7 +270,7 @@ fn never_policy_does_not_pull_and_always_does() {
 #[test]
 fn init_containers_run_one_after_the_other_before_the_rest() {
     let init = |name: &str| json!({"name": name, "image": "i"});
-    let mut world = World::spec(json!({"initContainers": [init("one"), init("two")], "containers": [server()]}));
+    let mut world = World::spec(&json!({"initContainers": [init("one"), init("two")], "containers": [server()]}));
     let message = "Initialized=False ContainersNotInitialized: containers with incomplete status: [one two]";
     assert_eq!(world.condition("Initialized"), message);
     assert_eq!(world.phase(), "Pending");
@@ -286,7 +286,8 @@ fn init_containers_run_one_after_the_other_before_the_rest() {
 fn failed_init_container_fails_the_pod_or_is_restarted() {
     for (policy, phase, restarts) in [("Never", "Failed", 0), ("Always", "Pending", 1), ("OnFailure", "Pending", 1)] {
         let init = json!([{"name": "one", "image": "i"}]);
-        let mut world = World::spec(json!({"restartPolicy": policy, "initContainers": init, "containers": [server()]}));
+        let mut world =
+            World::spec(&json!({"restartPolicy": policy, "initContainers": init, "containers": [server()]}));
         world.exit("one", 0, 1);
         assert_eq!((world.phase().as_str(), world.container("one").restart_count), (phase, restarts), "{policy}");
     }
@@ -296,7 +297,7 @@ fn failed_init_container_fails_the_pod_or_is_restarted() {
 fn sidecar_starts_first_runs_on_and_is_stopped_last() {
     let sidecar = json!({"name": "s", "image": "i", "restartPolicy": "Always"});
     let spec = json!({"restartPolicy": "Never", "initContainers": [sidecar], "containers": [server()]});
-    let mut world = World::spec(spec);
+    let mut world = World::spec(&spec);
     assert_eq!(world.phase(), "Running");
     assert!(world.container("s").ready);
     world.exit("c", 0, 0);
@@ -310,13 +311,13 @@ fn sidecar_starts_first_runs_on_and_is_stopped_last() {
 fn readiness_waits_for_the_probe_and_for_the_gates() {
     let probed =
         json!({"name": "c", "image": "i", "readinessProbe": {"initialDelaySeconds": 5, "httpGet": {"port": 80}}});
-    let mut world = World::spec(json!({"containers": [probed]}));
+    let mut world = World::spec(&json!({"containers": [probed]}));
     let unready = "ContainersNotReady: containers with unready status: [c]";
     assert_eq!(world.condition("Ready"), format!("Ready=False {unready}"));
     world.pass(5);
     assert_eq!(world.condition("Ready"), "Ready=True");
 
-    let mut object = pod(json!({"readinessGates": [{"conditionType": "x.io/ok"}], "containers": [server()]}));
+    let mut object = pod(&json!({"readinessGates": [{"conditionType": "x.io/ok"}], "containers": [server()]}));
     let mut world = World::new(&object);
     assert_eq!(world.condition("ContainersReady"), "ContainersReady=True");
     let missing = "corresponding condition of pod readiness gate \"x.io/ok\" does not exist.";
@@ -336,7 +337,7 @@ fn failing_probes_say_so_and_liveness_restarts() {
         let probe = json!({"exec": {"command": ["false"]}, "periodSeconds": 2, "failureThreshold": 2});
         let mut container = json!({"name": "c", "image": "i"});
         container[kind] = probe;
-        World::spec(json!({"containers": [container]}))
+        World::spec(&json!({"containers": [container]}))
     };
     let mut readiness = probe("readinessProbe");
     readiness.events.clear();
@@ -354,7 +355,7 @@ fn failing_probes_say_so_and_liveness_restarts() {
 
 #[test]
 fn deadline_fails_the_pod() {
-    let mut world = World::spec(json!({"activeDeadlineSeconds": 3, "containers": [server()]}));
+    let mut world = World::spec(&json!({"activeDeadlineSeconds": 3, "containers": [server()]}));
     world.events.clear();
     world.pass(3);
     let message = "Pod was active on the node longer than the specified deadline";
@@ -367,7 +368,7 @@ fn deadline_fails_the_pod() {
 
 #[test]
 fn phase_that_somebody_set_is_final() {
-    let mut object = pod(json!({"containers": [server()]}));
+    let mut object = pod(&json!({"containers": [server()]}));
     let mut world = World::new(&object);
     object["status"]["phase"] = json!("Failed");
     world.give(Input::Pod(typed(&object)));
@@ -378,7 +379,7 @@ fn phase_that_somebody_set_is_final() {
 
 #[test]
 fn changed_image_restarts_the_container() {
-    let mut object = pod(json!({"containers": [server()]}));
+    let mut object = pod(&json!({"containers": [server()]}));
     let mut world = World::new(&object);
     world.events.clear();
     object["spec"]["containers"][0]["image"] = json!("app:2");
@@ -391,7 +392,7 @@ fn changed_image_restarts_the_container() {
 
 #[test]
 fn running_pod_goes_on_after_a_restart_of_the_kubelet() {
-    let mut object = pod(json!({"containers": [server()]}));
+    let mut object = pod(&json!({"containers": [server()]}));
     object["status"] = json!({"phase": "Running", "podIP": "10.244.0.7", "startTime": "2026-01-01T00:00:00Z",
         "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "1970-01-02T00:00:05Z"}],
         "containerStatuses": [{"name": "c", "image": "app:1", "imageID": "sha", "ready": true, "restartCount": 2,
@@ -408,7 +409,7 @@ fn running_pod_goes_on_after_a_restart_of_the_kubelet() {
 
 #[test]
 fn status_is_reported_only_when_it_changed() {
-    let mut world = World::spec(json!({"containers": [server()]}));
+    let mut world = World::spec(&json!({"containers": [server()]}));
     assert!(world.lifecycle.report(world.now).is_some());
     world.now += SignedDuration::from_secs(60);
     assert!(world.lifecycle.report(world.now).is_none());

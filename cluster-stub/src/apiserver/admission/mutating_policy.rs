@@ -55,7 +55,7 @@ impl MutatingAdmissionPolicy {
                 }
                 let outcome = params(spec, binding.at("spec"), request)
                     .map_err(|why| format!("failed to configure binding: {why}"))
-                    .and_then(|all| all.into_iter().try_for_each(|one| self.run(spec, one, request)));
+                    .and_then(|all| all.into_iter().try_for_each(|one| self.run(spec, &one, request)));
                 if let Err(why) = outcome
                     && spec.text("failurePolicy") != "Ignore"
                 {
@@ -75,7 +75,7 @@ impl MutatingAdmissionPolicy {
     fn run(
         &self,
         spec: &Value,
-        parameter: crate::apiserver::cel::Value,
+        parameter: &crate::apiserver::cel::Value,
         request: &mut AdmissionRequest<'_>,
     ) -> Result<(), String> {
         for mutation in spec.items("mutations") {

@@ -244,7 +244,8 @@ mod tests {
 
     fn authorizer(rules: serde_json::Value) -> Union {
         let rbac = Rbac::default();
-        rbac.set(RbacKind::ClusterRole, "", "r", Some(json!({"rules": rules}).to_string().as_bytes()));
+        let role = serde_json::Value::from_iter([("rules", rules)]);
+        rbac.set(RbacKind::ClusterRole, "", "r", Some(role.to_string().as_bytes()));
         let binding =
             json!({"roleRef": {"kind": "ClusterRole", "name": "r"}, "subjects": [{"kind": "User", "name": "eve"}]});
         rbac.set(RbacKind::ClusterRoleBinding, "", "b", Some(binding.to_string().as_bytes()));

@@ -273,7 +273,7 @@ mod tests {
         json!({"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": [verb]}]})
     }
 
-    fn binding(role_kind: &str, subject: Value) -> Value {
+    fn binding(role_kind: &str, subject: &Value) -> Value {
         json!({"roleRef": {"kind": role_kind, "name": "r"}, "subjects": [subject]})
     }
 
@@ -302,7 +302,7 @@ mod tests {
         for (name, user, subject, want) in cases {
             let rbac = rbac(&[
                 (RbacKind::Role, "ns", "r", role("get")),
-                (RbacKind::RoleBinding, "ns", "b", binding("Role", subject)),
+                (RbacKind::RoleBinding, "ns", "b", binding("Role", &subject)),
             ]);
             assert_eq!(decide(&rbac, user, "ns").is_allowed(), want, "{name}");
             assert!(!decide(&rbac, user, "other").is_allowed(), "{name}: elsewhere");
@@ -315,7 +315,7 @@ mod tests {
         let jane = UserInfo::authenticated("jane", [""; 0]);
         let rbac = rbac(&[
             (RbacKind::ClusterRole, "", "r", role("get")),
-            (RbacKind::ClusterRoleBinding, "", "b", binding("ClusterRole", json!({"kind": "User", "name": "jane"}))),
+            (RbacKind::ClusterRoleBinding, "", "b", binding("ClusterRole", &json!({"kind": "User", "name": "jane"}))),
         ]);
         assert!(decide(&rbac, &jane, "").is_allowed());
         let Decision::Allow(grant) = decide(&rbac, &jane, "ns") else { panic!("want allowed") };
@@ -329,7 +329,7 @@ mod tests {
             RbacKind::ClusterRoleBinding,
             "",
             "b",
-            binding("ClusterRole", json!({"kind": "User", "name": "jane"})),
+            binding("ClusterRole", &json!({"kind": "User", "name": "jane"})),
         )]);
         let Decision::NoOpinion { reason } = decide(&rbac, &jane, "") else { panic!("want no opinion") };
         assert_eq!(reason, r#"RBAC: clusterrole.rbac.authorization.k8s.io "r" not found"#);
@@ -340,13 +340,13 @@ mod tests {
         let jane = UserInfo::authenticated("jane", [""; 0]);
         let rbac = rbac(&[
             (RbacKind::Role, "ns", "r", role("get")),
-            (RbacKind::RoleBinding, "ns", "b", binding("Role", json!({"kind": "User", "name": "jane"}))),
+            (RbacKind::RoleBinding, "ns", "b", binding("Role", &json!({"kind": "User", "name": "jane"}))),
         ]);
         rbac.set(RbacKind::Role, "ns", "r", Some(role("list").to_string().as_bytes()));
         assert!(!decide(&rbac, &jane, "ns").is_allowed(), "the role lost its verb");
         rbac.set(RbacKind::Role, "ns", "r", Some(role("get").to_string().as_bytes()));
         assert!(decide(&rbac, &jane, "ns").is_allowed());
-        let joe = binding("Role", json!({"kind": "User", "name": "joe"}));
+        let joe = binding("Role", &json!({"kind": "User", "name": "joe"}));
         rbac.set(RbacKind::RoleBinding, "ns", "b", Some(joe.to_string().as_bytes()));
         assert!(!decide(&rbac, &jane, "ns").is_allowed(), "the binding lost its subject");
         rbac.set(RbacKind::RoleBinding, "ns", "b", None);

@@ -264,7 +264,7 @@ impl Checker<'_> {
         let types: Vec<Type> = args.iter().map(|arg| self.type_of(arg)).collect();
         match target {
             Some(target) => self.method(at, function, &target, &types),
-            None if function.contains('_') || function.starts_with('@') => self.operator(at, function, types),
+            None if function.contains('_') || function.starts_with('@') => self.operator(at, function, &types),
             None if GLOBAL.contains(&function) => match function {
                 "size" | "int" => Type::Int,
                 "uint" => Type::Uint,
@@ -302,7 +302,7 @@ impl Checker<'_> {
         }
     }
 
-    fn operator(&mut self, at: usize, function: &str, types: Vec<Type>) -> Type {
+    fn operator(&mut self, at: usize, function: &str, types: &[Type]) -> Type {
         let all = |wanted: Type| types.iter().all(|ty| ty.agrees(&wanted));
         let pair = |of: fn(&Type) -> bool| types.iter().all(|ty| *ty == Type::Dyn || of(ty));
         let same = types.len() < 2 || types[0].agrees(&types[1]);
@@ -326,11 +326,11 @@ impl Checker<'_> {
                 (types[0].agrees(&Type::Bool) && branches).then_some(joined)
             }
             "-_" => types[0].clone().into_signed(),
-            _ => arithmetic(function, &types, same),
+            _ => arithmetic(function, types, same),
         };
         match result {
             Some(ty) => ty,
-            None => self.no_overload(at, function, None, &types),
+            None => self.no_overload(at, function, None, types),
         }
     }
 

@@ -18,7 +18,7 @@ pub(super) fn self_subject_access_review(
     authorizer: &dyn Authorizer,
 ) -> Result<Value, ApiError> {
     let faults = spec_faults(&review["spec"]);
-    reject("SelfSubjectAccessReview", faults)?;
+    reject("SelfSubjectAccessReview", &faults)?;
     review["status"] = status(&review["spec"], user, authorizer);
     Ok(review)
 }
@@ -27,7 +27,7 @@ pub(super) fn self_subject_access_review(
 pub(super) fn subject_access_review(mut review: Value, authorizer: &dyn Authorizer) -> Result<Value, ApiError> {
     let mut faults = spec_faults(&review["spec"]);
     faults.extend(subject_faults(&review["spec"]));
-    reject("SubjectAccessReview", faults)?;
+    reject("SubjectAccessReview", &faults)?;
     review["status"] = status(&review["spec"], &subject(&review["spec"]), authorizer);
     Ok(review)
 }
@@ -51,7 +51,7 @@ pub(super) fn local_subject_access_review(
         let value = spec["nonResourceAttributes"].clone();
         faults.push(FieldError::invalid(&path, value, "disallowed on this kind of request"));
     }
-    reject("LocalSubjectAccessReview", faults)?;
+    reject("LocalSubjectAccessReview", &faults)?;
     review["status"] = status(&review["spec"], &subject(&review["spec"]), authorizer);
     Ok(review)
 }
@@ -80,11 +80,11 @@ fn subject_faults(spec: &Value) -> Vec<FieldError> {
     vec![FieldError::invalid(&SPEC.child("user"), "", "at least one of user or group must be specified")]
 }
 
-fn reject(kind: &str, faults: Vec<FieldError>) -> Result<(), ApiError> {
+fn reject(kind: &str, faults: &[FieldError]) -> Result<(), ApiError> {
     if faults.is_empty() {
         return Ok(());
     }
-    Err(ApiError::invalid(Qualified { group: GROUP, name: kind }, "", &faults))
+    Err(ApiError::invalid(Qualified { group: GROUP, name: kind }, "", faults))
 }
 
 fn subject(spec: &Value) -> UserInfo {
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
     use crate::apiserver::authz::PrivilegedGroups;
 
-    fn review(spec: Value) -> Result<Value, String> {
+    fn review(spec: &Value) -> Result<Value, String> {
         let answer = subject_access_review(json!({"spec": spec}), &PrivilegedGroups);
         answer.map(|review| review["status"].clone()).map_err(|error| error.message().to_owned())
     }
@@ -157,23 +157,23 @@ mod tests {
     #[test]
     fn the_subject_in_the_spec_is_asked_about() {
         let pods = json!({"verb": "get", "resource": "pods"});
-        assert_eq!(review(json!({"user": "a", "resourceAttributes": pods})), Ok(json!({"allowed": false})));
+        assert_eq!(review(&json!({"user": "a", "resourceAttributes": pods})), Ok(json!({"allowed": false})));
         let masters = json!({"user": "a", "groups": ["system:masters"], "resourceAttributes": pods});
-        assert_eq!(review(masters), Ok(json!({"allowed": true})));
+        assert_eq!(review(&masters), Ok(json!({"allowed": true})));
         let path = json!({"groups": ["system:masters"], "nonResourceAttributes": {"verb": "get", "path": "/x"}});
-        assert_eq!(review(path), Ok(json!({"allowed": true})));
+        assert_eq!(review(&path), Ok(json!({"allowed": true})));
     }
 
     #[test]
     fn a_spec_needs_one_subject_and_one_kind_of_attributes() {
-        let error = review(json!({})).unwrap_err();
+        let error = review(&json!({})).unwrap_err();
         assert!(
             error.contains("exactly one of nonResourceAttributes or resourceAttributes must be specified"),
             "{error}"
         );
         assert!(error.contains("at least one of user or group must be specified"), "{error}");
         let both = json!({"user": "a", "resourceAttributes": {}, "nonResourceAttributes": {}});
-        assert!(review(both).unwrap_err().contains("cannot be specified in combination"));
+        assert!(review(&both).unwrap_err().contains("cannot be specified in combination"));
     }
 
     #[test]

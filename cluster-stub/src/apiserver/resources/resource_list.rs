@@ -31,6 +31,7 @@ const STANDARD: [&str; 20] = [
 ];
 
 /// Rounds every quantity up to thousandths, as decoding does.
+#[expect(clippy::needless_pass_by_value, reason = "it is what `get_mut` returns")]
 pub(super) fn round_up(list: Option<&mut Value>) {
     let Some(Value::Object(list)) = list else { return };
     for quantity in list.values_mut() {

@@ -67,10 +67,13 @@ pub fn table<'a>(
         })
         .collect();
     let definitions = if with_columns { columns.columns().iter().map(definition).collect() } else { Value::Null };
-    json!({
-        "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
-        "columnDefinitions": definitions, "rows": rows,
-    })
+    let mut table = Map::new();
+    table.insert("kind".to_string(), "Table".into());
+    table.insert("apiVersion".to_string(), "meta.k8s.io/v1".into());
+    table.insert("metadata".to_string(), metadata);
+    table.insert("columnDefinitions".to_string(), definitions);
+    table.insert("rows".to_string(), rows.into());
+    Value::Object(table)
 }
 
 fn definition(column: &Column) -> Value {

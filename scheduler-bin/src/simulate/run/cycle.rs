@@ -105,7 +105,7 @@ impl Run<'_> {
         let now = self.now;
         self.engine(|scheduler| scheduler.handle_result(effect.id, Ok(()), now));
         match effect.kind {
-            EffectKind::Bind { pod, node } => self.bind(&pod.uid, node),
+            EffectKind::Bind { pod, node } => self.bind(&pod.uid, &node),
             EffectKind::DeleteVictim { victim, .. } => self.pod_goes(&victim.uid, "preempted"),
             EffectKind::BindVolume { claim, volume, node } => {
                 for object in volumes::bind(&self.scheduler, &claim, volume.as_ref(), &node) {

@@ -89,17 +89,17 @@ impl Run<'_> {
         );
     }
 
-    pub(super) fn bind(&mut self, uid: &Arc<str>, node: Arc<str>) {
+    pub(super) fn bind(&mut self, uid: &Arc<str>, node: &Arc<str>) {
         let Some(life) = self.pods.get_mut(uid) else { return };
         let pod = Arc::new(Pod {
-            node_name: Some(Arc::clone(&node)),
+            node_name: Some(Arc::clone(node)),
             nominated_node_name: None,
             start_time: Some(self.now),
             ..Pod::clone(&life.pod)
         });
         let waited = self.now.since(life.since);
         life.pod = Arc::clone(&pod);
-        life.node = Some(Arc::clone(&node));
+        life.node = Some(Arc::clone(node));
         let (leaves, workload) = (life.leaves, life.workload);
         self.n_pending -= 1;
         self.measure.counts.scheduled += 1;
@@ -114,7 +114,7 @@ impl Run<'_> {
                 self.dirty.push(at);
             }
         }
-        (self.listener)(self.now, Told::Bound { pod: &pod, node: &node, waited });
+        (self.listener)(self.now, Told::Bound { pod: &pod, node, waited });
         self.handle(Change::Applied(Object::Pod(Arc::clone(&pod))));
         self.count_budgets(&pod, true);
     }

@@ -118,7 +118,7 @@ impl PostFilterPlugin for DefaultPreemption {
         rejected: &Rejected,
     ) -> Result<PostFilterStatus> {
         if let Some(reason) = ineligible(cycle, rejected) {
-            return Ok(unschedulable(reason.to_owned(), NominatedNode::Keep));
+            return Ok(unschedulable(reason, NominatedNode::Keep));
         }
         if rejected.n_nodes == 0 {
             return Err(PluginError::new("preemption: no nodes available"));
@@ -131,7 +131,7 @@ impl PostFilterPlugin for DefaultPreemption {
         runs.candidates = agreed(filters.extenders(), cycle.pod, std::mem::take(&mut runs.candidates))?;
         let best = best_candidates(&runs.candidates, cycle.now);
         if best.is_empty() && found_some {
-            return Ok(unschedulable("no candidate node for preemption".to_owned(), NominatedNode::Keep));
+            return Ok(unschedulable("no candidate node for preemption", NominatedNode::Keep));
         }
         if best.is_empty() {
             if !runs.errors.is_empty() {
@@ -142,7 +142,7 @@ impl PostFilterPlugin for DefaultPreemption {
                 message.node(&failure.reasons);
             }
             message.absent_nodes(&vec!["Preemption is not helpful for scheduling".into()]);
-            return Ok(unschedulable(message.to_string(), NominatedNode::Clear));
+            return Ok(unschedulable(&message.to_string(), NominatedNode::Clear));
         }
         let best = best[draw(cycle.seed, best.len())];
         Ok(PostFilterStatus::Success {
@@ -243,7 +243,7 @@ fn ineligible(cycle: Cycle<'_>, rejected: &Rejected) -> Option<&'static str> {
     waits.then_some("not eligible due to a terminating pod on the nominated node.")
 }
 
-fn unschedulable(message: String, nominated: NominatedNode) -> PostFilterStatus {
+fn unschedulable(message: &str, nominated: NominatedNode) -> PostFilterStatus {
     let reasons: Reasons = vec![format!("preemption: {message}").into()];
     PostFilterStatus::Unschedulable { reasons, nominated }
 }

@@ -267,7 +267,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn faults(validation: Value) -> Vec<String> {
+    fn faults(validation: &Value) -> Vec<String> {
         let mut out = Vec::new();
         let spec = json!({
             "failurePolicy": "Fail", "validations": [validation], "variables": [{"name": "n", "expression": "object.spec"}],
@@ -281,8 +281,8 @@ mod tests {
     #[test]
     fn expressions_must_compile_to_their_type() {
         let none: [&str; 0] = [];
-        assert_eq!(faults(json!({"expression": "variables.n.x == 1 && object.metadata.name != ''"})), none);
-        let broken = faults(json!({"expression": "object.spec ==="}));
+        assert_eq!(faults(&json!({"expression": "variables.n.x == 1 && object.metadata.name != ''"})), none);
+        let broken = faults(&json!({"expression": "object.spec ==="}));
         assert!(
             broken[0].starts_with(
                 r#"spec.validations[0].expression: Invalid value: "object.spec ===": compilation failed: ERROR: <input>:1:15: Syntax error"#
@@ -290,11 +290,11 @@ mod tests {
             "{broken:?}"
         );
         assert_eq!(
-            faults(json!({"expression": "1 + 1"})),
+            faults(&json!({"expression": "1 + 1"})),
             [r#"spec.validations[0].expression: Invalid value: "1 + 1": must evaluate to bool"#]
         );
-        assert!(faults(json!({"expression": "params.x"}))[0].contains("undeclared reference to 'params'"));
-        assert!(faults(json!({"expression": "variables.m"}))[0].contains("undefined field 'm'"));
-        assert_eq!(faults(json!({"expression": "true", "reason": "Maybe"})).len(), 1);
+        assert!(faults(&json!({"expression": "params.x"}))[0].contains("undeclared reference to 'params'"));
+        assert!(faults(&json!({"expression": "variables.m"}))[0].contains("undefined field 'm'"));
+        assert_eq!(faults(&json!({"expression": "true", "reason": "Maybe"})).len(), 1);
     }
 }

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn faults(webhook: Value) -> Vec<String> {
+    fn faults(webhook: &Value) -> Vec<String> {
         let mut out = Vec::new();
         validate(&json!({"webhooks": [webhook]}), false, &mut out);
         out.iter().map(ToString::to_string).collect()
@@ -167,7 +167,7 @@ mod tests {
     fn faults_have_upstreams_words_and_order() {
         let good = json!({"name": "a.b.c", "clientConfig": {"url": "https://h/p"}, "sideEffects": "None", "admissionReviewVersions": ["v1"],
             "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]});
-        assert_eq!(faults(good), Vec::<String>::new());
+        assert_eq!(faults(&good), Vec::<String>::new());
         let bad = json!({"name": "short", "clientConfig": {"url": "http://x"}, "sideEffects": "Some", "admissionReviewVersions": ["v9"]});
         let want = [
             "webhooks[0].name: Invalid value: \"short\": should be a domain with at least three segments separated by dots",
@@ -175,6 +175,6 @@ mod tests {
             "webhooks[0].clientConfig.url: Invalid value: \"http\": 'https' is the only allowed URL scheme; desired format: https://host[/path]",
             "webhooks[0].admissionReviewVersions: Invalid value: [\"v9\"]: must include at least one of v1, v1beta1",
         ];
-        assert_eq!(faults(bad), want);
+        assert_eq!(faults(&bad), want);
     }
 }

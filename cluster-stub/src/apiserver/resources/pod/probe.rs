@@ -131,23 +131,23 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn faults(name: &str, probe: Value) -> Vec<String> {
+    fn faults(name: &str, probe: &Value) -> Vec<String> {
         let mut errors = Vec::new();
-        validate_probe(name, &probe, Some(30), &Path::root("p"), &mut errors);
+        validate_probe(name, probe, Some(30), &Path::root("p"), &mut errors);
         errors.iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn a_probe_has_exactly_one_handler() {
         let fits = json!({"tcpSocket": {"port": 80}, "successThreshold": 1});
-        assert_eq!(faults("livenessProbe", fits), Vec::<String>::new());
+        assert_eq!(faults("livenessProbe", &fits), Vec::<String>::new());
         assert_eq!(
-            faults("livenessProbe", json!({"successThreshold": 1})),
+            faults("livenessProbe", &json!({"successThreshold": 1})),
             ["p: Required value: must specify a handler type"]
         );
         let two = json!({"exec": {"command": ["a"]}, "tcpSocket": {"port": "http"}, "successThreshold": 2});
         assert_eq!(
-            faults("startupProbe", two),
+            faults("startupProbe", &two),
             [
                 "p.tcpSocket: Forbidden: may not specify more than 1 handler type",
                 "p.successThreshold: Invalid value: 2: must be 1"

@@ -222,7 +222,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn container(requests: Value, limits: Value) -> Value {
+    fn container(requests: &Value, limits: &Value) -> Value {
         json!({"resources": {"requests": requests, "limits": limits}})
     }
 
@@ -230,16 +230,16 @@ mod tests {
     fn quality_of_service_follows_requests_and_limits() {
         let cases = [
             (json!({"containers": [{}]}), "BestEffort"),
-            (json!({"containers": [container(json!({"cpu": "1"}), json!({}))]}), "Burstable"),
+            (json!({"containers": [container(&json!({"cpu": "1"}), &json!({}))]}), "Burstable"),
             (
-                json!({"containers": [container(json!({"cpu": "1", "memory": "1"}), json!({"cpu": "1", "memory": "1"}))]}),
+                json!({"containers": [container(&json!({"cpu": "1", "memory": "1"}), &json!({"cpu": "1", "memory": "1"}))]}),
                 "Guaranteed",
             ),
             (
-                json!({"containers": [container(json!({"cpu": "1", "memory": "1"}), json!({"cpu": "2", "memory": "1"}))]}),
+                json!({"containers": [container(&json!({"cpu": "1", "memory": "1"}), &json!({"cpu": "2", "memory": "1"}))]}),
                 "Burstable",
             ),
-            (json!({"containers": [container(json!({"cpu": "0"}), json!({}))]}), "BestEffort"),
+            (json!({"containers": [container(&json!({"cpu": "0"}), &json!({}))]}), "BestEffort"),
         ];
         for (spec, want) in cases {
             assert_eq!(qos_class(&spec), want, "{spec}");
@@ -249,10 +249,10 @@ mod tests {
     #[test]
     fn init_containers_count_as_a_peak_and_sidecars_as_a_sum() {
         let spec = json!({
-            "containers": [container(json!({"cpu": "1"}), json!({}))],
+            "containers": [container(&json!({"cpu": "1"}), &json!({}))],
             "initContainers": [
                 {"restartPolicy": "Always", "resources": {"requests": {"cpu": "500m"}}},
-                container(json!({"cpu": "2"}), json!({})),
+                container(&json!({"cpu": "2"}), &json!({})),
             ],
             "overhead": {"cpu": "100m"},
         });

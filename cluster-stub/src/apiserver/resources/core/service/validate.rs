@@ -315,7 +315,7 @@ pub(super) fn validate_update(service: &Value, old: &Value, out: &mut Vec<FieldE
 mod tests {
     use super::*;
 
-    fn faults(spec: Value) -> Vec<String> {
+    fn faults(spec: &Value) -> Vec<String> {
         let mut service = json!({"metadata": {"name": "s"}, "spec": spec});
         super::super::apply_defaults(&mut service);
         let mut errors = Vec::new();
@@ -325,11 +325,11 @@ mod tests {
 
     #[test]
     fn ports_are_needed_unless_headless() {
-        assert_eq!(faults(json!({})), ["spec.ports: Required value"]);
-        assert_eq!(faults(json!({"clusterIP": "None", "clusterIPs": ["None"]})), Vec::<String>::new());
-        assert_eq!(faults(json!({"ports": [{"port": 80}]})), Vec::<String>::new());
+        assert_eq!(faults(&json!({})), ["spec.ports: Required value"]);
+        assert_eq!(faults(&json!({"clusterIP": "None", "clusterIPs": ["None"]})), Vec::<String>::new());
+        assert_eq!(faults(&json!({"ports": [{"port": 80}]})), Vec::<String>::new());
         assert_eq!(
-            faults(json!({"ports": [{"port": 80, "nodePort": 30000}]})),
+            faults(&json!({"ports": [{"port": 80, "nodePort": 30000}]})),
             ["spec.ports[0].nodePort: Forbidden: may not be used when `type` is 'ClusterIP'"]
         );
     }
