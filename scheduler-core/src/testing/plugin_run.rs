@@ -59,7 +59,8 @@ pub struct NodeRun {
 /// ```
 ///
 /// # Errors
-/// The plugin's own error; or its chunk method differs from its method for one node; or a score is not in 0..=100.
+/// The plugin's own error; or its chunk method differs from its method for one node; or a score is not in 0..=100, or
+/// not what `uniform_score` or `normalizes` promise.
 pub fn run_plugin(plugin: &Extensions, pod: impl Into<Pod>, cluster: &Cluster) -> Result<PluginRun> {
     let pod = pod.into();
     let (mut cache, objects) = cluster.world();
@@ -174,6 +175,7 @@ fn run_score(
             return Err(differ(plugin.name(), "score", name(cycle.snapshot, node), raw[at], scores[at]));
         }
         plugin.normalize(&states, 0, cycle, feasible, &mut scores)?;
+        check_shortcuts(plugin, &states, cycle, feasible, &raw, &scores)?;
     }
     if let Some(at) = scores.iter().position(|score| !(0..=MAX_NODE_SCORE).contains(score)) {
         return Err(PluginError::new(format!(
@@ -186,6 +188,41 @@ fn run_score(
     let scored = run.nodes.iter_mut().filter(|node| node.verdict == NodeVerdict::Feasible);
     for ((node, raw), score) in scored.zip(raw).zip(scores) {
         (node.raw, node.score) = (Some(raw), Some(score));
+    }
+    Ok(())
+}
+
+/// What a plugin says to spare the engine work must be what the work would come to.
+fn check_shortcuts(
+    plugin: &dyn DynScore,
+    states: &ScoreStates,
+    cycle: Cycle<'_>,
+    feasible: &[NodeIdx],
+    raw: &[i64],
+    scores: &[i64],
+) -> Result<()> {
+    let odd_one = |want: &dyn Fn(usize) -> i64| (0..scores.len()).find(|&at| scores[at] != want(at));
+    let name_of = |at: usize| name(cycle.snapshot, feasible[at]);
+    if let Some(all) = plugin.uniform_score(states, 0, cycle)
+        && let Some(at) = odd_one(&|_| all)
+    {
+        return Err(PluginError::new(format!(
+            "plugin {:?}: uniform_score is {all}, but node {:?} is scored {}",
+            plugin.name(),
+            name_of(at),
+            scores[at]
+        )));
+    }
+    if !plugin.normalizes()
+        && let Some(at) = odd_one(&|at| raw[at])
+    {
+        return Err(PluginError::new(format!(
+            "plugin {:?}: normalizes is false, but normalize makes {} of the {} of node {:?}",
+            plugin.name(),
+            scores[at],
+            raw[at],
+            name_of(at)
+        )));
     }
     Ok(())
 }
@@ -230,5 +267,61 @@ impl PluginRun {
     #[must_use]
     pub fn raw_scores(&self) -> Vec<(&str, i64)> {
         self.nodes.iter().filter_map(|node| Some((&*node.name, node.raw?))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::NodeView;
+    use crate::framework::{Plugin, ScorePlugin};
+    use crate::testing::{node, pod};
+
+    /// Scores nodes by the length of their name, and promises what it is told to.
+    struct Promising {
+        uniform: Option<i64>,
+        normalizes: bool,
+    }
+
+    impl Plugin for Promising {}
+
+    impl ScorePlugin for Promising {
+        type State = ();
+
+        fn score(&self, _: Option<&()>, _: Cycle<'_>, _: &CycleState, node: NodeView<'_>) -> Result<i64> {
+            Ok(i64::try_from(node.name().len()).expect("names are short"))
+        }
+
+        fn uniform_score(&self, _: Option<&()>, _: Cycle<'_>) -> Option<i64> {
+            self.uniform
+        }
+
+        fn normalizes(&self) -> bool {
+            self.normalizes
+        }
+
+        fn normalize(&self, _: Option<&()>, _: Cycle<'_>, _: &[NodeIdx], scores: &mut [i64]) -> Result<()> {
+            scores.iter_mut().for_each(|score| *score = 10 * *score / 2);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn shortcuts_must_be_true() {
+        let cluster = |second: &str| Cluster::new().with(node("a")).with(node(second));
+        for (uniform, normalizes, second, want) in [
+            (None, true, "bb", None),
+            (Some(5), true, "b", None),
+            (Some(5), true, "bb", Some("uniform_score is 5, but node \"bb\" is scored 10")),
+            (None, false, "b", Some("normalizes is false, but normalize makes 5 of the 1 of node \"a\"")),
+        ] {
+            let extensions = Extensions::new().score(&Arc::new(Promising { uniform, normalizes }));
+            let error = run_plugin(&extensions, pod("p"), &cluster(second)).err().map(|error| error.to_string());
+            match (&error, want) {
+                (None, None) => {}
+                (Some(error), Some(want)) if error.contains(want) => {}
+                _ => panic!("uniform {uniform:?}, normalizes {normalizes}, {second}: {error:?}"),
+            }
+        }
     }
 }
