@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 
-use super::process::{PATIENCE, Up, program};
+use super::process::{Background, PATIENCE, Up, finish, plimsoll, program};
 
 struct Kubectl<'a> {
     path: PathBuf,
@@ -113,4 +113,106 @@ fn bad_input_is_refused_in_the_words_of_a_real_server() -> Result<()> {
         ensure!(!success && said.contains(says), "{says:?} is not in:\n{said}");
     }
     Ok(())
+}
+
+const UNPLACED: &str = "
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Pod, metadata: {name: a-large}, spec: &large {containers: [{name: c, image: i, resources: {requests: {cpu: 3500m}}}]}}
+- {apiVersion: v1, kind: Pod, metadata: {name: b-large}, spec: *large}
+- {apiVersion: v1, kind: Pod, metadata: {name: c-large}, spec: *large}
+- {apiVersion: v1, kind: Pod, metadata: {name: d-large}, spec: *large}
+- {apiVersion: v1, kind: Pod, metadata: {name: e-huge}, spec: {containers: [{name: c, image: i, resources: {requests: {cpu: '5'}}}]}}
+- {apiVersion: v1, kind: Pod, metadata: {name: f-small}, spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 100m}}}]}}
+- {apiVersion: v1, kind: Pod, metadata: {name: g-elsewhere}, spec: {nodeSelector: {disk: none}, containers: [{name: c, image: i}]}}
+";
+
+/// Names of the pods that a simulation of `dump` places, and of those that it does not.
+fn simulated(dump: &Path) -> Result<(Vec<String>, Vec<String>)> {
+    let dump = dump.to_string_lossy();
+    let done = finish(&["simulate", "--from", &dump, "-o", "json"])?;
+    ensure!(done.code == 0, "simulate --from {dump}: {}", done.stderr);
+    let report: serde_json::Value = serde_json::from_str(&done.stdout)?;
+    let names = |list: &str| {
+        let pods = report[list].as_array().into_iter().flatten();
+        let mut names: Vec<String> = pods.filter_map(|pod| pod["pod"].as_str().map(str::to_owned)).collect();
+        names.sort_unstable();
+        names
+    };
+    Ok((names("bindings"), names("unschedulable")))
+}
+
+#[test]
+fn a_dump_simulates_to_what_the_scheduler_then_does() -> Result<()> {
+    let Some(path) = program("kubectl")? else { return Ok(()) };
+    let up = Up::start(&["--no-scheduler"])?;
+    let home = tempfile::tempdir()?;
+    let kubectl = Kubectl { path, up: &up, home: home.path() };
+    let file = |name: &str| home.path().join(name);
+    kubectl.eventually_says(&["wait", "--for=condition=Ready", "node", "--all", "--timeout=10s"], &["node-c"])?;
+    std::fs::write(file("pods.yaml"), UNPLACED)?;
+    kubectl.run(&["apply", "-f", &file("pods.yaml").to_string_lossy()])?;
+
+    std::fs::write(file("dump.yaml"), kubectl.run(&["get", "pods,nodes", "-A", "-o", "yaml"])?)?;
+    std::fs::write(file("dump.json"), kubectl.run(&["get", "nodes,pods", "-A", "-o", "json"])?)?;
+    let folder = file("cluster-info");
+    kubectl.run(&["cluster-info", "dump", "-A", "--output-directory", &folder.to_string_lossy()])?;
+    std::fs::write(file("cluster-info.txt"), kubectl.run(&["cluster-info", "dump", "-A"])?)?;
+    must_gather(&kubectl, &file("must-gather"))?;
+
+    let child = plimsoll()
+        .args(["run", "--scheduler-name", "default-scheduler", "--kubeconfig"])
+        .arg(&up.kubeconfig)
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let _scheduler = Background(child);
+    let conditions = "{range .items[*]}{.metadata.name}={.status.conditions[?(@.type=='PodScheduled')].status} {end}";
+    let arguments = ["get", "pods", "-o", &format!("jsonpath={conditions}")];
+    let start = Instant::now();
+    let decided = loop {
+        let text = kubectl.run(&arguments)?;
+        let decided: Vec<(String, bool)> = text
+            .split_whitespace()
+            .filter_map(|pod| pod.split_once('=').filter(|(_, status)| !status.is_empty()))
+            .map(|(name, status)| (name.to_owned(), status == "True"))
+            .collect();
+        if decided.len() == 7 {
+            break decided;
+        }
+        ensure!(start.elapsed() < PATIENCE, "not every pod was decided: {text}");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    };
+    let with = |wanted: bool| decided.iter().filter(|(_, is)| *is == wanted).map(|(name, _)| name.clone()).collect();
+    let really: (Vec<String>, Vec<String>) = (with(true), with(false));
+    ensure!(really.0.len() == 4, "three large pods and the small one: {really:?}");
+    for dump in ["dump.yaml", "dump.json", "cluster-info", "cluster-info.txt", "must-gather"] {
+        let simulated = simulated(&file(dump))?;
+        ensure!(simulated == really, "{dump}: simulated {simulated:?}, really {really:?}");
+    }
+    Ok(())
+}
+
+/// The layout of a must-gather: each node in a file, the pods of a namespace in a list and once more one by one, and
+/// much else beside them.
+fn must_gather(kubectl: &Kubectl<'_>, folder: &Path) -> Result<()> {
+    let image = folder.join("registry-example-must-gather-sha256-0123");
+    let write = |path: PathBuf, text: &str| -> Result<()> {
+        std::fs::create_dir_all(path.parent().unwrap_or(folder))?;
+        Ok(std::fs::write(path, text)?)
+    };
+    for node in ["node-a", "node-b", "node-c"] {
+        let text = kubectl.run(&["get", "node", node, "-o", "yaml"])?;
+        write(image.join(format!("cluster-scoped-resources/core/nodes/{node}.yaml")), &format!("---\n{text}"))?;
+    }
+    let namespace = image.join("namespaces/default");
+    let pods = kubectl.run(&["get", "pods", "-o", "yaml"])?.replace("\nkind: List", "\nkind: PodList");
+    write(namespace.join("core/pods.yaml"), &format!("---\n{pods}"))?;
+    for name in ["a-large", "e-huge"] {
+        let text = kubectl.run(&["get", "pod", name, "-o", "yaml"])?;
+        write(namespace.join(format!("pods/{name}/{name}.yaml")), &format!("---\n{text}"))?;
+        write(namespace.join(format!("pods/{name}/c/c/logs/current.log")), "2026-01-01T00:00:00Z {not: [yaml\n")?;
+    }
+    write(image.join("event-filter.html"), "<html></html>")?;
+    write(folder.join("timestamp"), "2026-01-01 00:00:00 +0000 UTC\n")
 }
