@@ -12,6 +12,7 @@ use equivalence_support::world::World;
 use proptest::prelude::*;
 use rayon::ThreadPoolBuilder;
 use scheduler_core::engine::{Change, Examination, NodeVerdict, Outcome, Scheduler};
+use scheduler_core::framework::FitError;
 use scheduler_core::model::{Pod, Timestamp};
 use scheduler_core::testing::{Cluster, node, pod};
 
@@ -76,6 +77,13 @@ proptest! {
             let uid = pod.uid.clone();
             scheduler.handle(Change::Applied(pod.into()), Timestamp::ZERO);
             let Some(attempt) = scheduler.schedule_pod(&uid, Timestamp::ZERO, &pool) else { continue };
+            if let Outcome::Unschedulable { message, .. } = &attempt.outcome
+                && by_node.pre_filter.rejection.is_none()
+            {
+                let mut text = FitError::new(by_node.filter.len());
+                by_node.filter.values().flatten().for_each(|rejection| text.node(&rejection.reasons));
+                prop_assert!(message.starts_with(&text.to_string()), "{}, by node: {}", message, text);
+            }
             let record = attempt.record.expect("records are kept");
             if let Outcome::Error { message } = &attempt.outcome {
                 prop_assert!(false, "{}", message);

@@ -18,6 +18,7 @@ mod node_matcher;
 mod objects;
 mod pods;
 mod ports;
+mod priorities;
 mod resource_columns;
 mod selector_index;
 mod snapshot;
@@ -25,6 +26,7 @@ mod taint_classes;
 mod terms;
 mod view;
 
+pub(crate) use bits::ones;
 pub use candidates::{Candidates, IdSet, WordMask};
 pub use changes::ChangeLog;
 pub use cluster_index::ClusterIndex;

@@ -144,8 +144,30 @@ impl Cache {
     /// A bound pod was seen, for the first time or changed. Without a node name nothing happens.
     pub fn set_pod(&mut self, pod: Arc<Pod>) {
         let Some(node_name) = pod.node_name.clone() else { return };
-        self.remove(&pod.uid);
-        self.insert(pod, node_name, false);
+        if !self.confirm(&pod, &node_name) {
+            self.remove(&pod.uid);
+            self.insert(pod, node_name, false);
+        }
+    }
+
+    /// A pod that is where it was said to be, and as it was but for what binding changes, takes the place of its earlier
+    /// self: no column changes, and no change of the node is noted. False if it is not so.
+    fn confirm(&mut self, pod: &Arc<Pod>, node_name: &Arc<str>) -> bool {
+        let Some(entry) = self.pods.get_mut(&pod.uid) else { return false };
+        if entry.node_name != *node_name || !entry.pod.differs_by_binding_at_most(pod) {
+            return false;
+        }
+        let Some(idx) = self.snapshot.find(node_name) else { return false };
+        let pods = &mut self.snapshot.pods[idx.slot()];
+        let Some(at) = pods.iter().rposition(|known| Arc::ptr_eq(known, &entry.pod)) else { return false };
+        self.snapshot.kept.each(|index| index.pod_removed(idx, &entry.pod));
+        self.snapshot.kept.each(|index| index.pod_added(idx, pod));
+        // To the end, where removing and adding it would put it.
+        pods.swap_remove(at);
+        pods.push(Arc::clone(pod));
+        entry.pod = Arc::clone(pod);
+        entry.is_assumed = false;
+        true
     }
 
     /// A pod is gone, or has ended.
@@ -247,11 +269,13 @@ impl Snapshot {
         self.resources.grow(n_slots);
         self.taints.grow(n_slots);
         self.labels.grow(n_slots);
+        self.priorities.grow(n_slots);
     }
 
     fn place(&mut self, idx: NodeIdx, pod: Arc<Pod>) {
         self.resources.add_pod(idx.slot(), &pod);
         self.ports.add_pod(idx, &pod);
+        self.priorities.add_pod(idx.slot(), &pod);
         self.counts.add_pod(&self.labels, idx, &pod);
         self.terms.add_pod(idx, &pod);
         self.kept.each(|index| index.pod_added(idx, &pod));
@@ -261,10 +285,12 @@ impl Snapshot {
 
     fn displace(&mut self, idx: NodeIdx, uid: &str) {
         let pods = &mut self.pods[idx.slot()];
-        let Some(at) = pods.iter().position(|pod| pod.uid.as_ref() == uid) else { return };
+        // The pods that go are often those that came last.
+        let Some(at) = pods.iter().rposition(|pod| pod.uid.as_ref() == uid) else { return };
         let pod = pods.swap_remove(at);
         self.resources.remove_pod(idx.slot(), &pod);
         self.ports.remove_pod(idx, &pod);
+        self.priorities.remove_pod(idx.slot(), &pod, &self.pods[idx.slot()]);
         self.counts.remove_pod(&self.labels, idx, &pod);
         self.terms.remove_pod(idx, &pod);
         self.kept.each(|index| index.pod_removed(idx, &pod));
@@ -319,5 +345,48 @@ impl Indexes<'_> {
         let Snapshot { counts, pods, .. } = &mut *self.snapshot;
         let pods = pods.iter().enumerate().filter(|(_, pods)| !pods.is_empty());
         counts.ensure(key, pods.map(|(slot, pods)| (NodeIdx::from_slot(slot), pods.as_slice())));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{PodPhase, Resources};
+
+    fn node(name: &str) -> Arc<Node> {
+        let allocatable = Resources { milli_cpu: 4_000, pods: 110, ..Resources::default() };
+        Arc::new(Node { name: name.into(), allocatable, ..Node::default() })
+    }
+
+    fn pod(uid: &str) -> Pod {
+        Pod { uid: uid.into(), name: uid.into(), ..Pod::default() }
+    }
+
+    fn on(name: &str, pod: Pod) -> Arc<Pod> {
+        Arc::new(Pod { node_name: Some(name.into()), resource_version: "2".into(), ..pod })
+    }
+
+    #[test]
+    fn a_confirmed_binding_changes_no_column_and_any_other_news_do() {
+        let mut cache = Cache::new();
+        cache.set_node(node("n1"));
+        cache.set_node(node("n2"));
+        for uid in ["a", "b"] {
+            cache.assume(Arc::new(pod(uid)), &"n1".into()).expect("the pod is new");
+        }
+        let n_changes = |cache: &Cache| cache.snapshot().changes().n_changes();
+        let before = n_changes(&cache);
+        cache.set_pod(on("n1", pod("a")));
+        assert_eq!((n_changes(&cache), cache.is_assumed("a")), (before, false));
+        let idx = cache.snapshot().find("n1").expect("the node was set");
+        let uids: Vec<&str> = cache.snapshot().pods(idx).iter().map(|pod| &*pod.uid).collect();
+        assert_eq!(uids, ["b", "a"], "in the order that removing and adding leaves");
+        assert_eq!(cache.pod("a").and_then(|(pod, _)| pod.node_name.as_deref()), Some("n1"), "as last seen");
+
+        cache.set_pod(on("n1", Pod { phase: PodPhase::Running, ..pod("a") }));
+        assert_eq!(n_changes(&cache), before + 2, "it left and came back, changed");
+        cache.set_pod(on("n2", pod("b")));
+        let n_pods = |name: &str| cache.snapshot().pods(cache.snapshot().find(name).expect("it was set")).len();
+        assert_eq!((n_pods("n1"), n_pods("n2")), (1, 1), "bound elsewhere");
     }
 }

@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::bits::ones;
 use super::cluster_index::{ClusterIndex, ClusterIndexes};
+use super::priorities::LowestPriorities;
 use super::terms::AffinityTerms;
 use super::{
     ChangeLog, HostPorts, Images, LabelColumns, NodeView, PodCounts, ResourceColumns, TaintClasses, TermCounts,
@@ -50,6 +51,7 @@ pub struct Snapshot {
     pub(crate) labels: LabelColumns,
     pub(crate) images: Images,
     pub(crate) ports: HostPorts,
+    pub(crate) priorities: LowestPriorities,
     pub(crate) counts: PodCounts,
     pub(crate) terms: AffinityTerms,
     pub(crate) changes: ChangeLog,
@@ -105,6 +107,12 @@ impl Snapshot {
     #[must_use]
     pub fn pods(&self, node: NodeIdx) -> &[Arc<Pod>] {
         &self.pods[node.slot()]
+    }
+
+    /// The lowest priority of the pods on one node; the highest possible one where there are none.
+    #[must_use]
+    pub fn lowest_priority(&self, node: NodeIdx) -> i32 {
+        self.priorities.get(node.slot())
     }
 
     /// Allocatable and requested amounts.

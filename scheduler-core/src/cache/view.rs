@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::{NodeIdx, ResourceId, Snapshot};
 use crate::model::{HostPort, Labels, Node, Pod, Taint};
 
@@ -108,7 +110,7 @@ impl fmt::Debug for NodeView<'_> {
 pub struct NodeOverlay {
     idx: NodeIdx,
     pods: Vec<Arc<Pod>>,
-    requested: Vec<i64>,
+    requested: SmallVec<[i64; 8]>,
     non_zero_milli_cpu: i64,
     non_zero_memory: i64,
 }
@@ -130,6 +132,24 @@ impl NodeOverlay {
         }
     }
 
+    /// The node without the pods that `leaves` names, and these pods, in their order there.
+    #[must_use]
+    pub fn without(view: NodeView<'_>, leaves: impl Fn(&Pod) -> bool) -> (Self, Vec<Arc<Pod>>) {
+        let (left, pods): (Vec<_>, Vec<_>) = view.pods().iter().cloned().partition(|pod| leaves(pod));
+        let resources = view.snapshot.resources();
+        let mut overlay = Self {
+            idx: view.idx,
+            pods,
+            requested: resources.iter().map(|id| view.requested(id)).collect(),
+            non_zero_milli_cpu: view.non_zero_milli_cpu(),
+            non_zero_memory: view.non_zero_memory(),
+        };
+        for pod in &left {
+            overlay.update(view.snapshot, pod, i64::wrapping_sub);
+        }
+        (overlay, left)
+    }
+
     /// The node with the changes made so far.
     #[must_use]
     pub fn view<'a>(&'a self, snapshot: &'a Snapshot) -> NodeView<'a> {
@@ -146,7 +166,8 @@ impl NodeOverlay {
 
     /// Removes a pod by UID; false if it is not there.
     pub fn remove_pod(&mut self, snapshot: &Snapshot, uid: &str) -> bool {
-        let Some(at) = self.pods.iter().position(|pod| pod.uid.as_ref() == uid) else { return false };
+        // Who came last goes first, most often.
+        let Some(at) = self.pods.iter().rposition(|pod| pod.uid.as_ref() == uid) else { return false };
         let pod = self.pods.swap_remove(at);
         self.update(snapshot, &pod, i64::wrapping_sub);
         true

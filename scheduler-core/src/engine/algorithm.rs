@@ -177,7 +177,7 @@ impl Algorithm<'_> {
             pre_filter_unresolvable: status == FilterStatus::UnschedulableAndUnresolvable,
             absent: Some((status, reasons)),
             unschedulable_plugins: plugins,
-            nodes: Vec::new(),
+            ..Rejected::default()
         }))
     }
 
@@ -194,8 +194,8 @@ impl Algorithm<'_> {
         for node in snapshot.iter() {
             let verdict = if scratch.feasible.binary_search(&node).is_ok() {
                 super::NodeVerdict::Feasible
-            } else if let Some(by) = found.rejected_by_extenders.get(&node) {
-                super::NodeVerdict::Rejected { plugin: "", status: by.status, reasons: by.reasons.clone() }
+            } else if let Some((status, reasons)) = found.rejected_by_extenders.get(&node) {
+                super::NodeVerdict::Rejected { plugin: "", status: *status, reasons: reasons.clone() }
             } else if restriction.is_some_and(|restriction| !restriction.nodes.contains(&snapshot.node(node).name)) {
                 super::NodeVerdict::NotEvaluated
             } else {

@@ -1,8 +1,10 @@
 //! From the chosen node to the binding: Permit's wait, PreBind, Bind, PostBind, or the way back. A state machine that
 //! effects' results, events and time drive; nothing here waits. Upstream: `bindingCycle` (v1.36.2 schedule_one.go).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+use smallvec::SmallVec;
 
 use super::events::{assigned_pod_deleted, placed};
 use super::failure::Failure;
@@ -32,12 +34,12 @@ pub(super) struct BindingCycle {
     entity: QueuedEntity,
     binding: Binding,
     stage: Stage,
-    /// Results of the effects that are out, by position; the step is called again when all are there.
-    outstanding: Vec<Option<Result<(), EffectError>>>,
+    /// The effects that are out, and their results; the step is called again when all are there.
+    outstanding: SmallVec<[(EffectId, Option<Result<(), EffectError>>); 1]>,
     /// What the step waits for instead.
     waits_for: Option<(Vec<EventFilter>, Timestamp)>,
     /// PreBind plugins without work for this pod.
-    skips: Vec<bool>,
+    skips: SmallVec<[bool; 4]>,
 }
 
 /// How a binding cycle ended.
@@ -53,32 +55,33 @@ impl BindingCycle {
             entity,
             binding,
             stage: Stage::Permit,
-            outstanding: Vec::new(),
+            outstanding: SmallVec::new(),
             waits_for: None,
-            skips: Vec::new(),
+            skips: SmallVec::new(),
         }
     }
 
-    /// When it must be looked at if nothing else happens.
-    pub(super) fn wakes_at(&self) -> Option<Timestamp> {
-        self.waits_for.as_ref().map(|(_, until)| *until)
+    pub(super) fn uid(&self) -> &Arc<str> {
+        &self.binding.pod.uid
+    }
+
+    /// The events that the plugin at work waits for, and the time at which it is called anyway.
+    pub(super) fn waits_for(&self) -> Option<(&[EventFilter], Timestamp)> {
+        self.waits_for.as_ref().map(|(events, until)| (&**events, *until))
     }
 }
 
 impl Scheduler {
     pub(super) fn start_binding(
         &mut self,
-        profile: usize,
-        mut cycle: BindingCycle,
+        mut cycle: Box<BindingCycle>,
         waits: BTreeMap<&'static str, Timestamp>,
         now: Timestamp,
     ) {
-        let uid = Arc::clone(&cycle.binding.pod.uid);
-        match self.pre_flight(profile, &cycle.binding, now) {
+        match self.pre_flight(cycle.profile, &cycle.binding, now) {
             Ok(skips) => cycle.skips = skips,
             Err(error) => {
-                self.bindings.insert(Arc::clone(&uid), cycle);
-                self.end_binding(&uid, End::Failed(Failure::error(error.to_string())), now);
+                self.end_binding(cycle, End::Failed(Failure::error(error.to_string())), now);
                 return;
             }
         }
@@ -87,18 +90,22 @@ impl Scheduler {
             // Others may rely on the node while the pod is not bound yet.
             let nominated = NominatedNode::Set(Arc::clone(&cycle.binding.node_name));
             let pod = Arc::clone(&cycle.binding.pod);
-            self.patch_status(profile, &pod, None, nominated);
+            self.patch_status(cycle.profile, &pod, None, nominated);
         }
         if waits.is_empty() {
-            self.bindings.insert(Arc::clone(&uid), cycle);
-            self.permitted(&uid, now);
+            self.permitted(cycle, now);
         } else {
             self.waiting.insert(Arc::clone(&cycle.binding.pod), Arc::clone(&cycle.binding.node_name), waits);
-            self.bindings.insert(uid, cycle);
+            self.bindings.insert(cycle);
         }
     }
 
-    fn pre_flight(&self, profile: usize, binding: &Binding, now: Timestamp) -> Result<Vec<bool>, PluginError> {
+    fn pre_flight(
+        &self,
+        profile: usize,
+        binding: &Binding,
+        now: Timestamp,
+    ) -> Result<SmallVec<[bool; 4]>, PluginError> {
         let world = self.world(now);
         let plugins = &self.profiles[profile].pre_bind;
         plugins.iter().map(|plugin| Ok(plugin.pre_flight(binding, world)? == PreFlight::Skip)).collect()
@@ -110,62 +117,63 @@ impl Scheduler {
 
     /// Looks after pods whose Permit wait is over.
     pub(super) fn advance_waiting(&mut self, now: Timestamp) {
+        if self.waiting.is_empty() {
+            return;
+        }
         for (uid, outcome) in self.waiting.take_finished(now) {
+            let Some(cycle) = self.bindings.remove(&uid) else { continue };
             match outcome {
-                WaitOutcome::Allowed => self.permitted(&uid, now),
+                WaitOutcome::Allowed => self.permitted(cycle, now),
                 WaitOutcome::Rejected { plugin, reasons } => {
                     let failure = Failure::rejected_on_one_node(plugin, &reasons, false);
-                    self.end_binding(&uid, End::Failed(failure), now);
+                    self.end_binding(cycle, End::Failed(failure), now);
                 }
             }
         }
     }
 
     /// From here on the pod counts as scheduled for the queue; failures are errors, not rejections.
-    fn permitted(&mut self, uid: &Arc<str>, now: Timestamp) {
-        self.queue.done(uid);
-        if let Some(cycle) = self.bindings.get_mut(uid) {
-            cycle.stage = Stage::PreBind(0);
-        }
-        self.advance_binding(uid, now);
+    fn permitted(&mut self, mut cycle: Box<BindingCycle>, now: Timestamp) {
+        self.queue.done(cycle.uid());
+        cycle.stage = Stage::PreBind(0);
+        self.advance_binding(cycle, now);
     }
 
-    /// Calls the plugin at work again if its time has come.
+    /// Calls the plugins at work again whose time has come.
     pub(super) fn advance_timed_bindings(&mut self, now: Timestamp) {
-        self.wake_bindings(now, |cycle| cycle.wakes_at().is_some_and(|until| until <= now));
+        let due = self.bindings.due(now);
+        self.wake_bindings(due, now);
     }
 
     /// Calls the plugins at work that wait for such an event.
     pub(super) fn advance_bindings_on(&mut self, event: &ClusterEvent, now: Timestamp) {
-        self.wake_bindings(now, |cycle| {
-            cycle.waits_for.as_ref().is_some_and(|(events, _)| events.iter().any(|filter| filter.matches(event)))
-        });
+        let due = self.bindings.due_on(event);
+        self.wake_bindings(due, now);
     }
 
-    fn wake_bindings(&mut self, now: Timestamp, is_due: impl Fn(&BindingCycle) -> bool) {
-        let mut due: Vec<Arc<str>> =
-            self.bindings.iter().filter(|(_, cycle)| is_due(cycle)).map(|(uid, _)| Arc::clone(uid)).collect();
-        due.sort_unstable();
+    fn wake_bindings(&mut self, due: BTreeSet<Arc<str>>, now: Timestamp) {
         for uid in due {
-            if let Some(cycle) = self.bindings.get_mut(&uid) {
+            if let Some(mut cycle) = self.bindings.remove(&uid) {
                 cycle.waits_for = None;
+                self.advance_binding(cycle, now);
             }
-            self.advance_binding(&uid, now);
         }
     }
 
     /// An effect was performed, or failed. Results nobody waits for are ignored.
     pub fn handle_result(&mut self, id: EffectId, result: Result<(), EffectError>, now: Timestamp) {
         match self.origins.remove(&id) {
-            Some(Origin::Binding { uid, at }) => {
+            Some(Origin::Binding { uid }) => {
                 let Some(cycle) = self.bindings.get_mut(&uid) else { return };
-                if let Some(slot) = cycle.outstanding.get_mut(at) {
+                if let Some((_, slot)) = cycle.outstanding.iter_mut().find(|(outstanding, _)| *outstanding == id) {
                     *slot = Some(result);
                 }
-                if cycle.outstanding.iter().all(Option::is_some) {
-                    cycle.binding.results = cycle.outstanding.drain(..).flatten().collect();
-                    self.advance_binding(&uid, now);
+                if cycle.outstanding.iter().any(|(_, result)| result.is_none()) {
+                    return;
                 }
+                let Some(mut cycle) = self.bindings.remove(&uid) else { return };
+                cycle.binding.results = cycle.outstanding.drain(..).filter_map(|(_, result)| result).collect();
+                self.advance_binding(cycle, now);
             }
             Some(Origin::PostFilter { preemptor, victim }) => {
                 if let (Ok(()), Some(victim)) = (&result, &victim) {
@@ -180,30 +188,26 @@ impl Scheduler {
     }
 
     /// Runs plugins until one of them has to wait, or the cycle ends.
-    fn advance_binding(&mut self, uid: &Arc<str>, now: Timestamp) {
-        let Some(mut cycle) = self.bindings.remove(uid) else { return };
-        let end = loop {
+    fn advance_binding(&mut self, mut cycle: Box<BindingCycle>, now: Timestamp) {
+        loop {
             match self.step(&mut cycle, now) {
                 Progress::Next => {}
                 Progress::Effects(kinds) => {
-                    cycle.outstanding = kinds.iter().map(|_| None).collect();
-                    for (at, kind) in kinds.into_iter().enumerate() {
+                    cycle.outstanding.clear();
+                    for kind in kinds {
                         let id = self.push_effect(cycle.profile, kind);
-                        self.origins.insert(id, Origin::Binding { uid: Arc::clone(uid), at });
+                        cycle.outstanding.push((id, None));
+                        self.origins.insert(id, Origin::Binding { uid: Arc::clone(cycle.uid()) });
                     }
-                    self.bindings.insert(Arc::clone(uid), cycle);
-                    return;
+                    return self.bindings.insert(cycle);
                 }
                 Progress::Wait(events, until) => {
                     cycle.waits_for = Some((events, until));
-                    self.bindings.insert(Arc::clone(uid), cycle);
-                    return;
+                    return self.bindings.insert(cycle);
                 }
-                Progress::End(end) => break end,
+                Progress::End(end) => return self.end_binding(cycle, end, now),
             }
-        };
-        self.bindings.insert(Arc::clone(uid), cycle);
-        self.end_binding(uid, end, now);
+        }
     }
 
     fn step(&self, cycle: &mut BindingCycle, now: Timestamp) -> Progress {
@@ -273,8 +277,8 @@ impl Scheduler {
         None
     }
 
-    fn end_binding(&mut self, uid: &Arc<str>, end: End, now: Timestamp) {
-        let Some(mut cycle) = self.bindings.remove(uid) else { return };
+    /// The cycle is no longer among the bindings.
+    fn end_binding(&mut self, mut cycle: Box<BindingCycle>, end: End, now: Timestamp) {
         let profile = cycle.profile;
         match end {
             End::Bound => {
@@ -325,9 +329,12 @@ impl Scheduler {
             Some(Stage::Bind(_)) | None => return false,
         };
         self.waiting.remove(uid);
+        let Some(cycle) = self.bindings.remove(uid) else { return false };
         // What its PreBind plugins asked for may still be under way; nobody waits for it any more.
-        self.origins.retain(|_, origin| !matches!(origin, Origin::Binding { uid: other, .. } if other == uid));
-        self.end_binding(uid, End::Failed(Failure::error(message)), now);
+        for (id, _) in &cycle.outstanding {
+            self.origins.remove(id);
+        }
+        self.end_binding(cycle, End::Failed(Failure::error(message)), now);
         true
     }
 

@@ -241,12 +241,8 @@ impl Algorithm<'_> {
                 }
                 Some(rejection) if !is_outside => {
                     rejected.unschedulable_plugins.extend(rejection.plugin);
-                    rejected.nodes.push(RejectedNode {
-                        node,
-                        status: rejection.status,
-                        plugin: rejection.plugin,
-                        reasons: rejection.reasons.clone(),
-                    });
+                    rejected.nodes.push(RejectedNode { node, status: rejection.status, plugin: rejection.plugin });
+                    rejection.reasons.iter().for_each(|reason| rejected.reasons.add(reason, 1));
                 }
                 Some(_) => {}
             }

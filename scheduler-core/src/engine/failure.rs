@@ -285,13 +285,11 @@ struct PostFilterResult {
 }
 
 fn fit_error(rejected: &Rejected) -> FitError {
-    let mut text = FitError::new(rejected.n_nodes);
+    let text = FitError::new(rejected.n_nodes);
     if let Some(message) = &rejected.pre_filter_message {
         return text.with_pre_filter_message(message.as_str());
     }
-    for node in &rejected.nodes {
-        text.node(&node.reasons);
-    }
+    let mut text = text.with_counted(rejected.nodes.len(), rejected.reasons.clone());
     if let Some((_, reasons)) = &rejected.absent {
         text.absent_nodes(reasons);
     }

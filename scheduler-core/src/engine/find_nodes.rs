@@ -1,4 +1,4 @@
-//! Which nodes can take the pod: Filter over chunks of the mask, nominated pods, sampling, extenders, diagnosis.
+//! Which nodes can take the pod: Filter over chunks of the mask, nominated pods, sampling, extenders. Why a node cannot is in `diagnose`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,15 +8,12 @@ use rayon::prelude::*;
 use super::algorithm::{Algorithm, Restriction};
 use super::scratch::Scratch;
 use crate::cache::{Candidates, NodeIdx};
-use crate::framework::{FilterStates, FilterStatus, PluginError, Rejected, RejectedNode, Result};
+use crate::framework::{FilterStates, FilterStatus, Reasons, Result};
 
 /// Below this many nodes all are looked at; upstream: `minFeasibleNodesToFind` (v1.36.2 schedule_one.go).
 const MIN_FEASIBLE_NODES_TO_FIND: usize = 100;
 /// Upstream: `minFeasibleNodesPercentageToFind`.
 const MIN_FEASIBLE_NODES_PERCENTAGE_TO_FIND: usize = 5;
-/// Upstream: framework `ExtenderName`.
-const EXTENDER: &str = "Extender";
-
 /// Nodes of one parallel task. A fork costs about as much as filtering some thousand nodes, so smaller clusters run
 /// on the calling thread; measured by the `filter` group of the benches.
 pub(super) const NODES_PER_TASK: usize = 8_192;
@@ -26,7 +23,7 @@ pub(super) struct Found {
     /// Nodes that were looked at: upstream's count of feasible nodes and rejections.
     pub(super) n_evaluated: usize,
     /// What extenders said against nodes.
-    pub(super) rejected_by_extenders: BTreeMap<NodeIdx, RejectedNode>,
+    pub(super) rejected_by_extenders: BTreeMap<NodeIdx, (FilterStatus, Reasons)>,
 }
 
 impl Algorithm<'_> {
@@ -194,7 +191,7 @@ impl Algorithm<'_> {
             };
             let rejected = |name: &Arc<str>, message: &String, status| {
                 let node = snapshot.find(name)?;
-                Some(RejectedNode { node, status, plugin: None, reasons: vec![message.clone().into()] })
+                Some((node, (status, vec![message.clone().into()])))
             };
             let unresolvable = result
                 .failed_and_unresolvable
@@ -205,49 +202,10 @@ impl Algorithm<'_> {
                 .iter()
                 .filter(|(name, _)| !result.failed_and_unresolvable.contains_key(*name))
                 .filter_map(|(name, message)| rejected(name, message, FilterStatus::Unschedulable));
-            for rejected in unresolvable.chain(unschedulable) {
-                found.rejected_by_extenders.insert(rejected.node, rejected);
-            }
+            found.rejected_by_extenders.extend(unresolvable.chain(unschedulable));
             let remaining: BTreeSet<NodeIdx> = result.nodes.iter().filter_map(|name| snapshot.find(name)).collect();
             scratch.feasible.retain(|node| remaining.contains(node));
         }
         Ok(())
-    }
-
-    /// Why each node was rejected. Runs the filters again on the nodes that came into question.
-    pub(super) fn diagnose(
-        &self,
-        scratch: &Scratch,
-        states: &FilterStates,
-        restriction: Option<&Restriction>,
-        found: &Found,
-    ) -> Result<Rejected> {
-        let snapshot = self.cycle.snapshot;
-        let mut rejected = Rejected { n_nodes: snapshot.n_nodes(), ..Rejected::default() };
-        let mut considered = scratch.considered.clone();
-        for node in Candidates::new(0, &mut considered).iter() {
-            if let Some(by_extender) = found.rejected_by_extenders.get(&node) {
-                rejected.unschedulable_plugins.insert(EXTENDER);
-                rejected.nodes.push(by_extender.clone());
-                continue;
-            }
-            let by = self
-                .filters
-                .filter_with_nominated(states, self.cycle, snapshot.view(node))?
-                .ok_or_else(|| self.inconsistent(node))?;
-            rejected.unschedulable_plugins.insert(by.plugin);
-            rejected.nodes.push(RejectedNode { node, status: by.status, plugin: Some(by.plugin), reasons: by.reasons });
-        }
-        if let Some(restriction) = restriction {
-            rejected.unschedulable_plugins.extend(&restriction.plugins);
-            rejected.absent = Some(restriction.verdict_on_others());
-        }
-        Ok(rejected)
-    }
-
-    /// The contract of [`crate::framework::FilterPlugin`] is broken: chunk and node methods differ.
-    fn inconsistent(&self, node: NodeIdx) -> PluginError {
-        let name = &self.cycle.snapshot.node(node).name;
-        PluginError::new(format!("node {name:?} was rejected by a plugin's filter_chunk, but by no plugin's filter"))
     }
 }

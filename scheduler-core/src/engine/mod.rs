@@ -6,6 +6,8 @@ mod algorithm;
 mod attempt;
 mod batch;
 mod binding_cycle;
+mod bindings;
+mod diagnose;
 mod events;
 mod examine;
 mod failure;

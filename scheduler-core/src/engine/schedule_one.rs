@@ -153,7 +153,7 @@ impl Scheduler {
         let refusal = match self.reserve(profile, &mut binding, (now, seed)) {
             Ok(()) => match self.permit(profile, &mut binding, (now, seed)) {
                 Ok(waits) => {
-                    self.start_binding(profile, BindingCycle::new(profile, entity, binding), waits, now);
+                    self.start_binding(Box::new(BindingCycle::new(profile, entity, binding)), waits, now);
                     return Outcome::Scheduled {
                         node: node_name,
                         n_evaluated: decision.n_evaluated,

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::Options;
 use super::batch::Batches;
-use super::binding_cycle::BindingCycle;
+use super::bindings::Bindings;
 use super::scratch::Scratch;
 use crate::cache::{Cache, Objects};
 use crate::config::KubeSchedulerConfiguration;
@@ -63,7 +63,7 @@ pub struct Scheduler {
     /// Pods without a node, of whatever scheduler we serve, as last seen.
     pub(super) unassigned: FxHashMap<Arc<str>, Arc<Pod>>,
     pub(super) waiting: WaitingPods,
-    pub(super) bindings: FxHashMap<Arc<str>, BindingCycle>,
+    pub(super) bindings: Bindings,
     pub(super) effects: Vec<Effect>,
     pub(super) origins: FxHashMap<EffectId, Origin>,
     /// Effects of PostFilter plugins that are still out, by preemptor.
@@ -80,8 +80,8 @@ pub struct Scheduler {
 /// Whose effect it is, as far as the engine waits for the result.
 #[derive(Debug, Clone)]
 pub(super) enum Origin {
-    /// A step of the pod's binding cycle, with its position among the step's effects.
-    Binding { uid: Arc<str>, at: usize },
+    /// A step of the pod's binding cycle.
+    Binding { uid: Arc<str> },
     /// Part of what a PostFilter plugin asked for; with the victim if it is an eviction.
     PostFilter { preemptor: Arc<str>, victim: Option<Victim> },
 }
@@ -139,7 +139,7 @@ impl Scheduler {
             }),
             unassigned: FxHashMap::default(),
             waiting: WaitingPods::default(),
-            bindings: FxHashMap::default(),
+            bindings: Bindings::default(),
             effects: Vec::new(),
             origins: FxHashMap::default(),
             preemptions: BTreeMap::new(),
@@ -169,8 +169,10 @@ impl Scheduler {
     /// When [`tick`](Self::tick) should be called if nothing else happens; `None` when only an event can change anything.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Timestamp> {
-        let bindings = self.bindings.values().filter_map(BindingCycle::wakes_at).min();
-        [self.queue.next_wakeup(), self.waiting.next_deadline(), bindings].into_iter().flatten().min()
+        [self.queue.next_wakeup(), self.waiting.next_deadline(), self.bindings.next_wakeup()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Whether [`schedule_one`](Self::schedule_one) would find a pod to try now.

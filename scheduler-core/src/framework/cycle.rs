@@ -4,7 +4,7 @@ use std::any::{Any, TypeId};
 use std::fmt;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use crate::cache::{Objects, Snapshot};
 use crate::model::{Pod, Timestamp};
@@ -70,29 +70,40 @@ impl fmt::Debug for ClusterView<'_> {
 /// It outlives the cycle: put node names in it, never a [`crate::cache::NodeIdx`].
 #[derive(Default)]
 pub struct CycleState {
-    values: FxHashMap<TypeId, Box<dyn Any + Send + Sync>>,
+    /// Few plugins leave anything: looking through is faster than hashing.
+    values: SmallVec<[(TypeId, Box<dyn Any + Send + Sync>); 4]>,
 }
 
 impl CycleState {
     /// Stores a value, replacing one of the same type.
     pub fn insert<T: Any + Send + Sync>(&mut self, value: T) {
-        self.values.insert(TypeId::of::<T>(), Box::new(value));
+        let value = Box::new(value);
+        match self.position::<T>() {
+            Some(at) => self.values[at].1 = value,
+            None => self.values.push((TypeId::of::<T>(), value)),
+        }
     }
 
     /// The value of this type.
     #[must_use]
     pub fn get<T: Any + Send + Sync>(&self) -> Option<&T> {
-        self.values.get(&TypeId::of::<T>())?.downcast_ref()
+        self.values[self.position::<T>()?].1.downcast_ref()
     }
 
     /// The value of this type, to change.
     pub fn get_mut<T: Any + Send + Sync>(&mut self) -> Option<&mut T> {
-        self.values.get_mut(&TypeId::of::<T>())?.downcast_mut()
+        let at = self.position::<T>()?;
+        self.values[at].1.downcast_mut()
     }
 
     /// Takes the value of this type out.
     pub fn remove<T: Any + Send + Sync>(&mut self) -> Option<T> {
-        Some(*self.values.remove(&TypeId::of::<T>())?.downcast().ok()?)
+        let at = self.position::<T>()?;
+        Some(*self.values.swap_remove(at).1.downcast().ok()?)
+    }
+
+    fn position<T: Any>(&self) -> Option<usize> {
+        self.values.iter().position(|(of, _)| *of == TypeId::of::<T>())
     }
 }
 

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{
-    Cycle, CycleState, FilterPlugin, FilterStatus, PreFilterStatus, PreScoreStatus, Reason, Reasons, Result,
-    ScorePlugin, Sharing, Signature,
+    Cycle, CycleState, FilterPlugin, FilterStatus, PreFilterStatus, PreScoreStatus, Reason, ReasonCounts, Reasons,
+    Result, ScorePlugin, Sharing, Signature,
 };
 use crate::cache::{Candidates, Indexes, NodeIdx, NodeView, Objects};
 use crate::model::Pod;
@@ -130,6 +130,19 @@ pub trait DynFilter: Send + Sync {
     #[doc(hidden)]
     fn reasons(&self, states: &FilterStates, at: usize, cycle: Cycle<'_>, node: NodeView<'_>, out: &mut Vec<Reason>);
     #[doc(hidden)]
+    fn diagnose_chunk(
+        &self,
+        states: &FilterStates,
+        at: usize,
+        cycle: Cycle<'_>,
+        nodes: &[NodeIdx],
+        statuses: &mut [FilterStatus],
+        reasons: &mut ReasonCounts,
+    ) -> Result<()>;
+    /// [`FilterPlugin::follows_pods`], if it left a state that follows.
+    #[doc(hidden)]
+    fn follows_pods(&self, states: &FilterStates, at: usize) -> bool;
+    #[doc(hidden)]
     fn add_pod(
         &self,
         states: &mut FilterStates,
@@ -206,6 +219,22 @@ impl<P: FilterPlugin> DynFilter for P {
 
     fn reasons(&self, states: &FilterStates, at: usize, cycle: Cycle<'_>, node: NodeView<'_>, out: &mut Vec<Reason>) {
         FilterPlugin::reasons(self, states.slots[at].get(), cycle, node, out);
+    }
+
+    fn diagnose_chunk(
+        &self,
+        states: &FilterStates,
+        at: usize,
+        cycle: Cycle<'_>,
+        nodes: &[NodeIdx],
+        statuses: &mut [FilterStatus],
+        reasons: &mut ReasonCounts,
+    ) -> Result<()> {
+        FilterPlugin::diagnose_chunk(self, states.slots[at].get(), cycle, nodes, statuses, reasons)
+    }
+
+    fn follows_pods(&self, states: &FilterStates, at: usize) -> bool {
+        matches!(states.slots[at], FilterSlot::Present(_)) && FilterPlugin::follows_pods(self)
     }
 
     fn add_pod(

@@ -40,6 +40,25 @@ pub enum EventResource {
 }
 
 impl EventResource {
+    /// All resources.
+    pub const ALL: [Self; 15] = [
+        Self::Pod,
+        Self::AssignedPod,
+        Self::UnschedulablePod,
+        Self::Node,
+        Self::PersistentVolume,
+        Self::PersistentVolumeClaim,
+        Self::CsiNode,
+        Self::CsiDriver,
+        Self::CsiStorageCapacity,
+        Self::StorageClass,
+        Self::VolumeAttachment,
+        Self::ResourceClaim,
+        Self::ResourceSlice,
+        Self::DeviceClass,
+        Self::WildCard,
+    ];
+
     /// Whether a registration for `self` covers an event about `resource`.
     /// Upstream: framework `matchEventResources` (v1.36.2).
     #[must_use]
@@ -104,6 +123,11 @@ impl ActionType {
     pub const UPDATE: Self = Self((1 << 13) - 4);
     /// Anything.
     pub const ALL: Self = Self((1 << 13) - 1);
+
+    /// Each single action, and the general update.
+    pub fn singles() -> impl Iterator<Item = Self> {
+        (0..13).map(|bit| Self(1 << bit)).chain([Self::UPDATE])
+    }
 
     /// Whether no bit is set.
     #[must_use]
@@ -190,11 +214,17 @@ impl EventFilter {
     /// Whether the event is registered for. Upstream: framework `MatchClusterEvents` (v1.36.2).
     #[must_use]
     pub fn matches(&self, event: &ClusterEvent) -> bool {
+        self.matches_kind(event.resource, event.action)
+    }
+
+    /// Whether events of this kind are registered for.
+    #[must_use]
+    pub fn matches_kind(&self, resource: EventResource, action: ActionType) -> bool {
         (self.resource == EventResource::WildCard && self.actions == ActionType::ALL)
-            || (self.resource.covers(event.resource)
-                && self.actions.intersects(event.action)
+            || (self.resource.covers(resource)
+                && self.actions.intersects(action)
                 // The general update reaches only those who registered for no less.
-                && event.action <= self.actions)
+                && action <= self.actions)
     }
 }
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::{
     Cycle, CycleState, Extender, FilterStates, FilterStatus, Nominations, PluginError, PreFilterVerdict, Profile,
-    Reasons, Result,
+    ReasonCounts, Reasons, Result,
 };
-use crate::cache::{Candidates, NodeOverlay, NodeView};
+use crate::cache::{Candidates, NodeIdx, NodeOverlay, NodeView};
 use crate::model::Pod;
 
 /// The filter plugins of a profile, as PostFilter plugins and the engine run them.
@@ -76,13 +76,46 @@ impl<'a> Filters<'a> {
             if states.slots[at].is_skipped() {
                 continue;
             }
-            let plugin = &self.profile.filters[at].plugin;
-            plugin.filter_chunk(states, at, cycle, nodes).map_err(|error| filter_failed(plugin.name(), &error))?;
+            self.filter_chunk_by(at, states, cycle, nodes)?;
             if nodes.is_empty() {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Why the plugin at this position rejects these nodes, each of which it does.
+    pub(crate) fn diagnose_chunk(
+        &self,
+        at: usize,
+        states: &FilterStates,
+        cycle: Cycle<'_>,
+        nodes: &[NodeIdx],
+        statuses: &mut [FilterStatus],
+        reasons: &mut ReasonCounts,
+    ) -> Result<()> {
+        let plugin = &self.profile.filters[at].plugin;
+        plugin
+            .diagnose_chunk(states, at, cycle, nodes, statuses, reasons)
+            .map_err(|error| filter_failed(plugin.name(), &error))
+    }
+
+    /// Clears the bits of the nodes of a chunk that the plugin at this position alone rejects.
+    pub(crate) fn filter_chunk_by(
+        &self,
+        at: usize,
+        states: &FilterStates,
+        cycle: Cycle<'_>,
+        nodes: &mut Candidates<'_>,
+    ) -> Result<()> {
+        let plugin = &self.profile.filters[at].plugin;
+        plugin.filter_chunk(states, at, cycle, nodes).map_err(|error| filter_failed(plugin.name(), &error))
+    }
+
+    /// Whether a what-if run changes states: without that it needs no copy of them.
+    #[must_use]
+    pub fn follow_pods(&self, states: &FilterStates) -> bool {
+        self.profile.pre_filter_order.iter().any(|at| self.profile.filters[*at].plugin.follows_pods(states, *at))
     }
 
     /// Runs the filter plugins on one node, nominated pods not minded. `None` means that the pod fits.
@@ -136,25 +169,47 @@ impl<'a> Filters<'a> {
         cycle: Cycle<'_>,
         node: NodeView<'_>,
     ) -> Result<Option<RejectedBy>> {
-        let nominated: Vec<&Arc<Pod>> = self
-            .nominations
-            .nominated_on(node.name())
-            .iter()
-            .filter(|pod| pod.priority >= cycle.pod.priority && pod.uid != cycle.pod.uid)
-            .collect();
-        if !nominated.is_empty() {
-            let mut overlay = NodeOverlay::of(node);
-            let mut states = states.clone();
-            for pod in nominated {
-                overlay.add_pod(cycle.snapshot, Arc::clone(pod));
-                self.add_pod(&mut states, cycle, pod, overlay.view(cycle.snapshot))?;
-            }
+        if let Some((overlay, states)) = self.with_nominated(states, cycle, node)? {
             let rejected = self.filter(&states, cycle, overlay.view(cycle.snapshot))?;
             if rejected.is_some() {
                 return Ok(rejected);
             }
         }
         self.filter(states, cycle, node)
+    }
+
+    /// [`Filters::filter_with_nominated`] without the reasons.
+    ///
+    /// # Errors
+    /// When a plugin breaks.
+    pub fn fits_with_nominated(&self, states: &FilterStates, cycle: Cycle<'_>, node: NodeView<'_>) -> Result<bool> {
+        if let Some((overlay, states)) = self.with_nominated(states, cycle, node)?
+            && !self.fits(&states, cycle, overlay.view(cycle.snapshot))?
+        {
+            return Ok(false);
+        }
+        self.fits(states, cycle, node)
+    }
+
+    /// The node with the pods nominated to it that the pod must mind; `None` when there are none.
+    fn with_nominated(
+        &self,
+        states: &FilterStates,
+        cycle: Cycle<'_>,
+        node: NodeView<'_>,
+    ) -> Result<Option<(NodeOverlay, FilterStates)>> {
+        let nominated = self.nominations.nominated_on(node.name()).iter();
+        let mut minded =
+            nominated.filter(|pod| pod.priority >= cycle.pod.priority && pod.uid != cycle.pod.uid).peekable();
+        if minded.peek().is_none() {
+            return Ok(None);
+        }
+        let (mut overlay, mut states) = (NodeOverlay::of(node), states.clone());
+        for pod in minded {
+            overlay.add_pod(cycle.snapshot, Arc::clone(pod));
+            self.add_pod(&mut states, cycle, pod, overlay.view(cycle.snapshot))?;
+        }
+        Ok(Some((overlay, states)))
     }
 
     /// Tells the plugins' states that `pod` is on the node, too. Upstream: `RunPreFilterExtensionAddPod`.

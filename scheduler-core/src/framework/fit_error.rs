@@ -1,16 +1,15 @@
 //! The text that says why a pod fits nowhere: of the cycle's message, and of preemption's part in it.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
-use super::{Reason, Reasons};
+use super::{Reason, ReasonCounts, Reasons};
 
 /// Reasons of all nodes, counted. Upstream: framework `FitError` (v1.36.2 framework/types.go).
 #[derive(Debug, Clone, Default)]
 pub struct FitError {
     n_nodes: usize,
     n_explicit: usize,
-    reasons: BTreeMap<Reason, usize>,
+    reasons: ReasonCounts,
     pre_filter_message: String,
 }
 
@@ -32,17 +31,27 @@ impl FitError {
     pub fn node(&mut self, reasons: &Reasons) {
         self.n_explicit += 1;
         for reason in reasons {
-            *self.reasons.entry(reason.clone()).or_default() += 1;
+            self.reasons.add(reason, 1);
         }
+    }
+
+    /// Counts `n_nodes` nodes that have one and the same reason.
+    pub fn alike_nodes(&mut self, n_nodes: usize, reason: &Reason) {
+        self.n_explicit += n_nodes;
+        self.reasons.add(reason, n_nodes);
+    }
+
+    /// Takes what was counted of `n_nodes` nodes; nothing may have been counted before.
+    #[must_use]
+    pub fn with_counted(self, n_nodes: usize, reasons: ReasonCounts) -> Self {
+        Self { n_explicit: n_nodes, reasons, ..self }
     }
 
     /// Counts these reasons for every node that was not counted yet.
     pub fn absent_nodes(&mut self, reasons: &Reasons) {
         let n_absent = self.n_nodes.saturating_sub(self.n_explicit);
-        if n_absent > 0 {
-            for reason in reasons {
-                *self.reasons.entry(reason.clone()).or_default() += n_absent;
-            }
+        for reason in reasons {
+            self.reasons.add(reason, n_absent);
         }
         self.n_explicit = self.n_nodes.max(self.n_explicit);
     }
@@ -55,7 +64,8 @@ impl fmt::Display for FitError {
             return write!(f, " {}.", self.pre_filter_message);
         }
         // Whole strings are sorted, count first: "10 a" comes before "2 b".
-        let mut lines: Vec<String> = self.reasons.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+        let mut lines: Vec<String> =
+            self.reasons.by_text().iter().map(|(reason, count)| format!("{count} {reason}")).collect();
         lines.sort_unstable();
         if lines.is_empty() { Ok(()) } else { write!(f, " {}.", lines.join(", ")) }
     }

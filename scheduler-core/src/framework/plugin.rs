@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::{
     BindStep, Binding, ClusterEvent, ClusterView, Cycle, CycleState, EventFilter, FilterStates, FilterStatus, Filters,
     Hint, PermitStatus, PostFilterStatus, PreEnqueueStatus, PreFilterStatus, PreFlight, PreScoreStatus, QueuedEntity,
-    Reason, Rejected, ReserveStatus, Result, Sharing, Signature, Step, WaitingPods,
+    Reason, ReasonCounts, Rejected, ReserveStatus, Result, Sharing, Signature, Step, WaitingPods,
 };
 use crate::cache::{Candidates, Indexes, NodeIdx, NodeView, Objects};
 use crate::model::Pod;
@@ -67,6 +67,13 @@ pub trait PreEnqueuePlugin: Plugin {
 pub trait QueueSortPlugin: Plugin {
     /// `Less` when `a` is to be tried before `b`. Must be a total order.
     fn compare(&self, a: &QueuedEntity, b: &QueuedEntity) -> Ordering;
+
+    /// A number that stands for the entity in the order. Only speed: of any two entities that have ranks these must
+    /// compare as [`compare`](Self::compare) says.
+    fn rank(&self, entity: &QueuedEntity) -> Option<u128> {
+        let _ = entity;
+        None
+    }
 }
 
 /// Tells which changes of the cluster may help a pod that this plugin rejected. Upstream: `EnqueueExtensions`.
@@ -152,6 +159,35 @@ pub trait FilterPlugin: Plugin {
 
     /// Why `filter` rejected the node, in upstream's words. Called only for nodes it rejects, after the search.
     fn reasons(&self, state: Option<&Self::State>, cycle: Cycle<'_>, node: NodeView<'_>, out: &mut Vec<Reason>);
+
+    /// Why `filter` rejects these nodes, each of which it does: the status of each, and the reasons of all, counted. Only
+    /// speed; must come to what `filter` and `reasons` say node by node.
+    ///
+    /// # Errors
+    /// When the plugin cannot do its work; the attempt ends with an error.
+    fn diagnose_chunk(
+        &self,
+        state: Option<&Self::State>,
+        cycle: Cycle<'_>,
+        nodes: &[NodeIdx],
+        statuses: &mut [FilterStatus],
+        reasons: &mut ReasonCounts,
+    ) -> Result<()> {
+        let mut of_node = Vec::new();
+        for (status, &node) in statuses.iter_mut().zip(nodes) {
+            let view = cycle.snapshot.view(node);
+            *status = self.filter(state, cycle, view)?;
+            self.reasons(state, cycle, view, &mut of_node);
+            of_node.drain(..).for_each(|reason| reasons.add(&reason, 1));
+        }
+        Ok(())
+    }
+
+    /// Whether [`add_pod`](Self::add_pod) and [`remove_pod`](Self::remove_pod) do anything. Only speed: without such a
+    /// plugin, what-if runs need no copies of states.
+    fn follows_pods(&self) -> bool {
+        true
+    }
 
     /// What if `pod` ran on the node, too? Changes a copy of the state.
     ///

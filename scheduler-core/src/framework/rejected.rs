@@ -2,14 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use super::{FilterStatus, Reasons};
+use super::{FilterStatus, ReasonCounts, Reasons};
 use crate::cache::NodeIdx;
 
 /// The verdicts of a failed attempt. Upstream: framework `NodeToStatus` and `Diagnosis` (v1.36.2).
 #[derive(Debug, Clone, Default)]
 pub struct Rejected {
-    /// Nodes that Filter or an extender rejected: status and reasons, in node order.
+    /// Nodes that Filter or an extender rejected, in node order.
     pub nodes: Vec<RejectedNode>,
+    /// Why: the reasons of all `nodes`, counted. [`super::Filters::filter`] says it of one node.
+    pub reasons: ReasonCounts,
     /// The verdict on all nodes that are not in `nodes`; `Unschedulable` is never said of them by Filter.
     pub absent: Option<(FilterStatus, Reasons)>,
     /// All nodes of the cluster.
@@ -23,7 +25,7 @@ pub struct Rejected {
 }
 
 /// One rejected node.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct RejectedNode {
     /// The node.
     pub node: NodeIdx,
@@ -31,8 +33,6 @@ pub struct RejectedNode {
     pub status: FilterStatus,
     /// The first plugin that rejected it; `None` for an extender.
     pub plugin: Option<&'static str>,
-    /// Why.
-    pub reasons: Reasons,
 }
 
 impl Rejected {

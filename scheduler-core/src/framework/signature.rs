@@ -6,8 +6,9 @@ use std::hash::{Hash, Hasher};
 /// How far the work of a plugin on one pod holds for the next pod with the same signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sharing {
-    /// As long as neither the node nor the pods on it change: the plugin looks at nothing else but what it signed. Its
-    /// PreScore does not look at the feasible nodes.
+    /// As long as neither the node nor the pods on it change: the plugin looks at nothing else but what it signed. What
+    /// [`crate::model::Pod::differs_by_binding_at_most`] overlooks is no change. Its PreScore does not look at the feasible
+    /// nodes.
     ByNode,
     /// Verdict and raw score may change with pods on other nodes, but alike for all nodes of one class, see
     /// [`super::Plugin::classify`].
@@ -41,9 +42,31 @@ impl Signature {
     }
 }
 
+/// Most of what plugins write are numbers: each has its own way in, so that its length is known when it is copied.
 impl Hasher for Signature {
+    #[inline]
     fn write(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
+    }
+
+    #[inline]
+    fn write_u8(&mut self, value: u8) {
+        self.bytes.push(value);
+    }
+
+    #[inline]
+    fn write_u32(&mut self, value: u32) {
+        self.bytes.extend_from_slice(&value.to_ne_bytes());
+    }
+
+    #[inline]
+    fn write_u64(&mut self, value: u64) {
+        self.bytes.extend_from_slice(&value.to_ne_bytes());
+    }
+
+    #[inline]
+    fn write_usize(&mut self, value: usize) {
+        self.bytes.extend_from_slice(&value.to_ne_bytes());
     }
 
     fn finish(&self) -> u64 {

@@ -1,6 +1,6 @@
 //! Pods that Permit plugins told to wait.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{Reason, Reasons};
@@ -16,10 +16,20 @@ struct WaitingPod {
     rejected: Option<(&'static str, Reasons)>,
 }
 
+impl WaitingPod {
+    fn deadline(&self) -> Option<Timestamp> {
+        self.pending.values().copied().min()
+    }
+}
+
 /// All pods that wait for Permit plugins. Upstream: runtime `waitingPodsMap` (v1.36.2).
 #[derive(Debug, Default)]
 pub struct WaitingPods {
     by_uid: BTreeMap<Arc<str>, WaitingPod>,
+    /// The first deadline of each pod that has one.
+    deadlines: BTreeSet<(Timestamp, Arc<str>)>,
+    /// Pods whose waiting is over whatever the time: refused, or allowed by all.
+    over: BTreeSet<Arc<str>>,
 }
 
 /// What became of a waiting pod.
@@ -51,51 +61,79 @@ impl WaitingPods {
 
     /// The plugin no longer holds the pod. Binding starts when no plugin does. Unknown pods are ignored.
     pub fn allow(&mut self, uid: &str, plugin: &str) {
-        if let Some(waiting) = self.by_uid.get_mut(uid) {
-            waiting.pending.remove(plugin);
-        }
+        let Some((uid, waiting)) = self.by_uid.remove_entry(uid) else { return };
+        let mut pending = waiting.pending;
+        self.remove_deadline(&uid, pending.values().copied().min());
+        pending.remove(plugin);
+        self.put(uid, WaitingPod { pending, ..waiting });
     }
 
     /// The plugin refuses the pod: it is unreserved and goes back to the queue. Unknown pods are ignored.
     pub fn reject(&mut self, uid: &str, plugin: &'static str, reason: impl Into<Reason>) -> bool {
         let Some(waiting) = self.by_uid.get_mut(uid) else { return false };
         waiting.rejected.get_or_insert_with(|| (plugin, vec![reason.into()]));
+        self.over.insert(Arc::clone(&waiting.pod.uid));
         true
     }
 
     pub(crate) fn insert(&mut self, pod: Arc<Pod>, node_name: Arc<str>, pending: BTreeMap<&'static str, Timestamp>) {
         let uid = Arc::clone(&pod.uid);
-        self.by_uid.insert(uid, WaitingPod { pod, node_name, pending, rejected: None });
+        self.remove(&uid);
+        self.put(uid, WaitingPod { pod, node_name, pending, rejected: None });
+    }
+
+    /// Stores a pod that is not stored, and when to look at it.
+    fn put(&mut self, uid: Arc<str>, waiting: WaitingPod) {
+        match waiting.deadline() {
+            Some(deadline) => {
+                self.deadlines.insert((deadline, Arc::clone(&uid)));
+            }
+            None => {
+                self.over.insert(Arc::clone(&uid));
+            }
+        }
+        self.by_uid.insert(uid, waiting);
+    }
+
+    fn remove_deadline(&mut self, uid: &Arc<str>, deadline: Option<Timestamp>) {
+        if let Some(deadline) = deadline {
+            self.deadlines.remove(&(deadline, Arc::clone(uid)));
+        }
     }
 
     pub(crate) fn remove(&mut self, uid: &str) -> bool {
-        self.by_uid.remove(uid).is_some()
+        let Some((uid, waiting)) = self.by_uid.remove_entry(uid) else { return false };
+        self.remove_deadline(&uid, waiting.deadline());
+        self.over.remove(&uid);
+        true
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
-        self.by_uid.values().flat_map(|waiting| waiting.pending.values().copied()).min()
+        self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
-    /// Takes out the pods whose waiting is over.
+    /// Takes out the pods whose waiting is over, in UID order. Looks at no other.
     pub(crate) fn take_finished(&mut self, now: Timestamp) -> Vec<(Arc<str>, WaitOutcome)> {
-        let mut finished = Vec::new();
-        self.by_uid.retain(|uid, waiting| {
-            let outcome = if let Some((plugin, reasons)) = waiting.rejected.take() {
-                WaitOutcome::Rejected { plugin, reasons }
-            } else if waiting.pending.is_empty() {
-                WaitOutcome::Allowed
-            } else if let Some((&plugin, _)) =
-                waiting.pending.iter().filter(|(_, until)| **until <= now).min_by_key(|(_, until)| **until)
-            {
-                let reason = format!("rejected due to timeout after waiting for plugin {plugin:?}");
-                WaitOutcome::Rejected { plugin, reasons: vec![reason.into()] }
-            } else {
-                return true;
+        let mut finished = std::mem::take(&mut self.over);
+        while self.deadlines.first().is_some_and(|(deadline, _)| *deadline <= now) {
+            finished.extend(self.deadlines.pop_first().map(|(_, uid)| uid));
+        }
+        let take = |uid: Arc<str>| {
+            let waiting = self.by_uid.remove(&uid)?;
+            self.remove_deadline(&uid, waiting.deadline());
+            let outcome = match waiting.rejected {
+                Some((plugin, reasons)) => WaitOutcome::Rejected { plugin, reasons },
+                None => match waiting.pending.iter().min_by_key(|(_, until)| **until) {
+                    None => WaitOutcome::Allowed,
+                    Some((&plugin, _)) => {
+                        let reason = format!("rejected due to timeout after waiting for plugin {plugin:?}");
+                        WaitOutcome::Rejected { plugin, reasons: vec![reason.into()] }
+                    }
+                },
             };
-            finished.push((Arc::clone(uid), outcome));
-            false
-        });
-        finished
+            Some((uid, outcome))
+        };
+        finished.into_iter().filter_map(take).collect()
     }
 }
 
@@ -128,6 +166,21 @@ mod tests {
         let finished = pods.take_finished(Timestamp(5));
         assert!(matches!(&finished[..], [(_, WaitOutcome::Rejected { plugin: "B", reasons })]
             if reasons == &["rejected due to timeout after waiting for plugin \"B\""]));
+    }
+
+    #[test]
+    fn who_is_gone_or_waits_anew_is_not_finished() {
+        let mut pods = waiting(&[("A", 10)]);
+        assert!(pods.reject("u", "A", "no") && pods.remove("u"));
+        assert!(pods.take_finished(Timestamp(99)).is_empty());
+        let pod = Arc::new(Pod { uid: "u".into(), ..Pod::default() });
+        for until in [10, 30] {
+            pods.insert(Arc::clone(&pod), "n".into(), [("A", Timestamp(until))].into());
+        }
+        assert!(pods.take_finished(Timestamp(20)).is_empty());
+        assert_eq!(pods.next_deadline(), Some(Timestamp(30)));
+        assert_eq!(pods.take_finished(Timestamp(30)).len(), 1);
+        assert_eq!((pods.next_deadline(), pods.len()), (None, 0));
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl Labels {
 
 impl Default for Labels {
     fn default() -> Self {
-        Self(Arc::from([]))
+        Self(Arc::default())
     }
 }
 

@@ -189,6 +189,68 @@ impl Pod {
         self.deletion_timestamp.is_some()
     }
 
+    /// Whether the two are alike in everything but what binding changes: node, nomination, condition `PodScheduled`,
+    /// generation and resource version.
+    #[must_use]
+    pub fn differs_by_binding_at_most(&self, other: &Self) -> bool {
+        // Named one by one, so that a new field is thought of.
+        let Self {
+            name,
+            namespace,
+            uid,
+            resource_version: _,
+            labels,
+            generation: _,
+            creation_timestamp,
+            deletion_timestamp,
+            controller,
+            scheduler_name,
+            node_name: _,
+            priority,
+            preemption_policy,
+            scheduling_gates,
+            node_selector,
+            affinity,
+            tolerations,
+            topology_spread_constraints,
+            volumes,
+            containers,
+            host_ports,
+            resource_claims,
+            required_node_features,
+            resources,
+            phase,
+            nominated_node_name: _,
+            start_time,
+            scheduled_condition: _,
+            preempted_by_scheduler,
+        } = self;
+        *uid == other.uid
+            && *name == other.name
+            && *namespace == other.namespace
+            && *labels == other.labels
+            && *creation_timestamp == other.creation_timestamp
+            && *deletion_timestamp == other.deletion_timestamp
+            && *controller == other.controller
+            && *scheduler_name == other.scheduler_name
+            && *priority == other.priority
+            && *preemption_policy == other.preemption_policy
+            && *scheduling_gates == other.scheduling_gates
+            && *node_selector == other.node_selector
+            && *affinity == other.affinity
+            && *tolerations == other.tolerations
+            && *topology_spread_constraints == other.topology_spread_constraints
+            && *volumes == other.volumes
+            && *containers == other.containers
+            && *host_ports == other.host_ports
+            && *resource_claims == other.resource_claims
+            && *required_node_features == other.required_node_features
+            && *resources == other.resources
+            && *phase == other.phase
+            && *start_time == other.start_time
+            && *preempted_by_scheduler == other.preempted_by_scheduler
+    }
+
     /// Its name, namespace, UID and resource version.
     #[must_use]
     pub fn reference(&self) -> ObjectRef {

@@ -11,7 +11,7 @@ use crate::config::args::NodeResourcesFitArgs;
 use crate::framework::{
     ActionType, BuildError, ClusterEvent, ClusterView, Cycle, CycleState, EnqueueExtensions, EventFilter,
     EventResource, FilterPlugin, FilterStatus, Hint, Plugin, PluginError, PreFilterStatus, PreScoreStatus, Reason,
-    Result, ScorePlugin, Sharing, Signature,
+    ReasonCounts, Result, ScorePlugin, Sharing, Signature,
 };
 use crate::model::{DeviceClass, Node, Object, Pod, Resources, is_extended_resource};
 
@@ -90,24 +90,23 @@ struct ScalarRequest {
 
 impl Request {
     fn new(plugin: &NodeResourcesFit, requests: &Resources, columns: &ResourceColumns, objects: &Objects) -> Self {
-        let scalars = requests
-            .scalars
-            .iter()
-            .filter(|(name, amount)| *amount != 0 && !plugin.is_ignored(name))
-            .map(|(name, amount)| ScalarRequest {
-                name: Arc::clone(name),
-                id: columns.id(name),
-                amount: *amount,
-                has_device_class: objects.device_class_for(name).is_some(),
-            })
-            .collect();
+        let scalars = requests.scalars.iter();
+        let scalars =
+            scalars.filter(|(name, amount)| *amount != 0 && !plugin.is_ignored(name)).map(|(name, amount)| {
+                ScalarRequest {
+                    name: Arc::clone(name),
+                    id: columns.id(name),
+                    amount: *amount,
+                    has_device_class: objects.device_class_for(name).is_some(),
+                }
+            });
         Self {
             fixed: [
                 (ResourceId::MILLI_CPU, requests.milli_cpu, "Insufficient cpu"),
                 (ResourceId::MEMORY, requests.memory, "Insufficient memory"),
                 (ResourceId::EPHEMERAL_STORAGE, requests.ephemeral_storage, "Insufficient ephemeral-storage"),
             ],
-            scalars,
+            scalars: if requests.scalars.is_empty() { Arc::default() } else { scalars.collect() },
         }
     }
 
@@ -133,6 +132,43 @@ impl Request {
             if scalar.amount > allocatable.wrapping_sub(requested) {
                 found(format!("Insufficient {}", scalar.name).into(), scalar.amount > allocatable);
             }
+        }
+    }
+}
+
+impl Request {
+    /// [`Request::insufficient`] of many nodes. A node that is too small as a whole gets its status here.
+    fn count_insufficient(
+        &self,
+        columns: &ResourceColumns,
+        nodes: &[NodeIdx],
+        statuses: &mut [FilterStatus],
+        reasons: &mut ReasonCounts,
+    ) {
+        let (max_pods, n_pods) = (columns.allocatable(ResourceId::PODS), columns.requested(ResourceId::PODS));
+        let is_full = |node: &&NodeIdx| n_pods[node.slot()].wrapping_add(1) > max_pods[node.slot()];
+        reasons.add(&"Too many pods".into(), nodes.iter().filter(is_full).count());
+
+        let mut count = |column: Option<ResourceId>, amount: i64, ignores_absent: bool| {
+            let columns = column.map(|id| (columns.allocatable(id), columns.requested(id)));
+            let mut n_lacking = 0;
+            for (status, node) in statuses.iter_mut().zip(nodes) {
+                let (allocatable, requested) =
+                    columns.map_or((0, 0), |(all, used)| (all[node.slot()], used[node.slot()]));
+                let lacks = amount > allocatable.wrapping_sub(requested) && !(ignores_absent && allocatable <= 0);
+                n_lacking += usize::from(lacks);
+                if lacks && amount > allocatable {
+                    *status = FilterStatus::UnschedulableAndUnresolvable;
+                }
+            }
+            n_lacking
+        };
+        for &(id, amount, reason) in self.fixed.iter().filter(|(_, amount, _)| *amount > 0) {
+            reasons.add(&reason.into(), count(Some(id), amount, false));
+        }
+        for scalar in &*self.scalars {
+            let n_lacking = count(scalar.id, scalar.amount, scalar.has_device_class);
+            reasons.add(&format!("Insufficient {}", scalar.name).into(), n_lacking);
         }
     }
 }
@@ -231,6 +267,25 @@ impl FilterPlugin for NodeResourcesFit {
         if let Some(request) = state {
             request.insufficient(node, |reason, _| out.push(reason));
         }
+    }
+
+    /// Counts each resource over all nodes, so that its reason is written once.
+    fn diagnose_chunk(
+        &self,
+        state: Option<&Request>,
+        cycle: Cycle<'_>,
+        nodes: &[NodeIdx],
+        statuses: &mut [FilterStatus],
+        reasons: &mut ReasonCounts,
+    ) -> Result<()> {
+        let request = state.ok_or_else(PluginError::not_found)?;
+        statuses.fill(FilterStatus::Unschedulable);
+        request.count_insufficient(cycle.snapshot.resources(), nodes, statuses, reasons);
+        Ok(())
+    }
+
+    fn follows_pods(&self) -> bool {
+        false
     }
 }
 

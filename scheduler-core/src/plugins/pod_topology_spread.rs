@@ -90,6 +90,9 @@ impl PodTopologySpread {
             return Constraints::default();
         }
         let (list, selector) = if own.is_empty() {
+            if pod.controller.is_none() && objects.services_in(&pod.namespace).next().is_none() {
+                return Constraints::default();
+            }
             let selector = default_selector(pod, objects);
             if selector.is_everything() {
                 return Constraints::default();

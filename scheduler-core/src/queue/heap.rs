@@ -1,72 +1,99 @@
 //! A binary heap of entity slots that removes from the head and from the middle. The order is passed to each call; entities are not here.
 
-use rustc_hash::FxHashMap;
-
 use super::Slot;
+
+/// An entity in a heap, with what most comparisons look at: they need not fetch the entity itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Item {
+    pub(super) slot: Slot,
+    /// See [`super::QueueRules::rank`].
+    pub(super) rank: Option<u128>,
+    /// Order of arrival.
+    pub(super) sequence: u64,
+}
 
 /// Push, remove and re-order in O(log n); membership in O(1).
 #[derive(Debug, Default)]
 pub(super) struct Heap {
-    items: Vec<Slot>,
-    positions: FxHashMap<Slot, usize>,
+    items: Vec<Item>,
+    /// Where each slot is in `items`; [`Heap::ABSENT`] for slots that are elsewhere. Slots beyond the end are, too.
+    positions: Vec<u32>,
 }
 
 impl Heap {
+    const ABSENT: u32 = u32::MAX;
+
     pub(super) fn len(&self) -> usize {
         self.items.len()
     }
 
     pub(super) fn peek(&self) -> Option<Slot> {
-        self.items.first().copied()
+        self.items.first().map(|item| item.slot)
     }
 
     /// In no particular order.
     #[cfg(test)]
     pub(super) fn iter(&self) -> impl Iterator<Item = Slot> + '_ {
-        self.items.iter().copied()
+        self.items.iter().map(|item| item.slot)
     }
 
-    pub(super) fn push(&mut self, slot: Slot, less: impl Fn(Slot, Slot) -> bool) {
+    pub(super) fn push(&mut self, item: Item, less: impl Fn(&Item, &Item) -> bool) {
+        let slot = item.slot.0 as usize;
+        if self.positions.len() <= slot {
+            self.positions.resize(slot + 1, Self::ABSENT);
+        }
         let at = self.items.len();
-        self.items.push(slot);
-        self.positions.insert(slot, at);
+        self.items.push(item);
+        self.place(at);
         self.sift_up(at, &less);
     }
 
     #[cfg(test)]
-    pub(super) fn pop(&mut self, less: impl Fn(Slot, Slot) -> bool) -> Option<Slot> {
+    pub(super) fn pop(&mut self, less: impl Fn(&Item, &Item) -> bool) -> Option<Slot> {
         let head = self.peek()?;
         self.remove(head, less);
         Some(head)
     }
 
     /// Whether the slot was there.
-    pub(super) fn remove(&mut self, slot: Slot, less: impl Fn(Slot, Slot) -> bool) -> bool {
-        let Some(at) = self.positions.remove(&slot) else { return false };
+    pub(super) fn remove(&mut self, slot: Slot, less: impl Fn(&Item, &Item) -> bool) -> bool {
+        let Some(at) = self.position(slot) else { return false };
+        self.positions[slot.0 as usize] = Self::ABSENT;
         self.items.swap_remove(at);
-        if let Some(&moved) = self.items.get(at) {
-            self.positions.insert(moved, at);
+        if at < self.items.len() {
+            self.place(at);
             self.restore(at, &less);
         }
         true
     }
 
-    /// Restores the order after the entity in `slot` changed.
-    pub(super) fn fix(&mut self, slot: Slot, less: impl Fn(Slot, Slot) -> bool) {
-        if let Some(&at) = self.positions.get(&slot) {
+    /// Restores the order after the entity in the slot changed to `item`.
+    pub(super) fn fix(&mut self, item: Item, less: impl Fn(&Item, &Item) -> bool) {
+        if let Some(at) = self.position(item.slot) {
+            self.items[at] = item;
             self.restore(at, &less);
         }
     }
 
-    fn restore(&mut self, at: usize, less: &impl Fn(Slot, Slot) -> bool) {
+    fn position(&self, slot: Slot) -> Option<usize> {
+        self.positions.get(slot.0 as usize).filter(|at| **at != Self::ABSENT).map(|at| *at as usize)
+    }
+
+    /// Writes down where the item at this position is.
+    fn place(&mut self, at: usize) {
+        let slot = self.items[at].slot.0 as usize;
+        self.positions[slot] = u32::try_from(at).expect("there are no more items than slots, and these are u32");
+    }
+
+    fn restore(&mut self, at: usize, less: &impl Fn(&Item, &Item) -> bool) {
         let at = self.sift_up(at, less);
         self.sift_down(at, less);
     }
 
-    fn sift_up(&mut self, mut at: usize, less: &impl Fn(Slot, Slot) -> bool) -> usize {
+    fn sift_up(&mut self, mut at: usize, less: &impl Fn(&Item, &Item) -> bool) -> usize {
         while at > 0 {
             let parent = (at - 1) / 2;
-            if !less(self.items[at], self.items[parent]) {
+            if !less(&self.items[at], &self.items[parent]) {
                 break;
             }
             self.swap(at, parent);
@@ -75,12 +102,12 @@ impl Heap {
         at
     }
 
-    fn sift_down(&mut self, mut at: usize, less: &impl Fn(Slot, Slot) -> bool) {
+    fn sift_down(&mut self, mut at: usize, less: &impl Fn(&Item, &Item) -> bool) {
         loop {
             let (left, right) = (2 * at + 1, 2 * at + 2);
             let mut first = at;
             for child in [left, right] {
-                if child < self.items.len() && less(self.items[child], self.items[first]) {
+                if child < self.items.len() && less(&self.items[child], &self.items[first]) {
                     first = child;
                 }
             }
@@ -94,8 +121,8 @@ impl Heap {
 
     fn swap(&mut self, a: usize, b: usize) {
         self.items.swap(a, b);
-        self.positions.insert(self.items[a], a);
-        self.positions.insert(self.items[b], b);
+        self.place(a);
+        self.place(b);
     }
 }
 
@@ -103,7 +130,7 @@ impl Heap {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Heap, Slot};
+    use super::{Heap, Item, Slot};
 
     proptest! {
         #[test]
@@ -113,9 +140,12 @@ mod tests {
         ) {
             let mut heap = Heap::default();
             let mut present = vec![true; keys.len()];
-            let order = |keys: &[i32], a: Slot, b: Slot| (keys[a.0 as usize], a.0) < (keys[b.0 as usize], b.0);
+            let item = |index: usize| Item { slot: Slot(index as u32), rank: None, sequence: index as u64 };
+            let order = |keys: &[i32], a: &Item, b: &Item| {
+                (keys[a.slot.0 as usize], a.sequence) < (keys[b.slot.0 as usize], b.sequence)
+            };
             for index in 0..keys.len() {
-                heap.push(Slot(index as u32), |a, b| order(&keys, a, b));
+                heap.push(item(index), |a, b| order(&keys, a, b));
             }
             for (index, key, remove) in steps {
                 let index = index % keys.len();
@@ -125,7 +155,7 @@ mod tests {
                     present[index] = false;
                 } else if present[index] {
                     keys[index] = key;
-                    heap.fix(slot, |a, b| order(&keys, a, b));
+                    heap.fix(item(index), |a, b| order(&keys, a, b));
                 }
             }
             let mut want: Vec<_> = (0..keys.len()).filter(|i| present[*i]).map(|i| (keys[i], i as u32)).collect();

@@ -33,6 +33,10 @@ impl InFlight {
         self.flights.len()
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.flights.is_empty()
+    }
+
     pub(super) fn contains(&self, uid: &str) -> bool {
         self.flights.contains_key(uid)
     }

@@ -296,13 +296,17 @@ impl SchedulingQueue {
         now: Timestamp,
         rules: &dyn QueueRules,
     ) {
-        let plugins = if event.is_wild_card() { Vec::new() } else { rules.interested(event) };
-        if !event.is_wild_card() && plugins.is_empty() {
+        if self.unschedulable.is_empty() && self.in_flight.is_empty() {
             return;
         }
-        let candidates = match event.is_wild_card() {
-            true => self.unschedulable.all(),
-            false => self.unschedulable.rejected_by(&plugins),
+        let candidates = if event.is_wild_card() {
+            self.unschedulable.all()
+        } else {
+            let plugins = rules.interested(event);
+            if plugins.is_empty() {
+                return;
+            }
+            self.unschedulable.rejected_by(&plugins)
         };
         for slot in candidates {
             if pre_check.is_none_or(|check| check(&self.entry(slot).entity.pod)) {

@@ -1,7 +1,9 @@
 //! How an entity gets from one place to another: gates, hints, back-off. The operations that cause moves are in the parent module.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
+use super::heap::Item;
 use super::{Entry, Place, QueueRules, SchedulingQueue, Slot};
 use crate::framework::{ClusterEvent, Hint, NominatedNode, QueuedEntity};
 use crate::model::Timestamp;
@@ -176,13 +178,20 @@ impl SchedulingQueue {
 
     /// Restores the order after the entity changed where it is.
     pub(super) fn fix(&mut self, slot: Slot, place: Place, rules: &dyn QueueRules) {
+        let item = self.item(slot, rules);
         let Self { entries, active, backoff, error_backoff, .. } = self;
         match place {
-            Place::Active => active.fix(slot, |a, b| active_less(entries, rules, a, b)),
-            Place::Backoff => backoff.fix(slot, |a, b| backoff_less(entries, rules, a, b)),
-            Place::ErrorBackoff => error_backoff.fix(slot, |a, b| error_less(entries, a, b)),
+            Place::Active => active.fix(item, |a, b| active_less(entries, rules, a, b)),
+            Place::Backoff => backoff.fix(item, |a, b| backoff_less(entries, rules, a, b)),
+            Place::ErrorBackoff => error_backoff.fix(item, |a, b| error_less(entries, a, b)),
             Place::Unschedulable | Place::InFlight => {}
         }
+    }
+
+    /// The entity as heaps hold it.
+    fn item(&self, slot: Slot, rules: &dyn QueueRules) -> Item {
+        let entry = self.entry(slot);
+        Item { slot, rank: rules.rank(&entry.entity), sequence: entry.sequence }
     }
 
     fn heap(&self, place: Place) -> &super::Heap {
@@ -203,11 +212,12 @@ impl SchedulingQueue {
             self.n_gated += usize::from(entity.is_gated());
         }
         self.entries[slot.0 as usize] = Some(Entry { entity, place, sequence });
+        let item = self.item(slot, rules);
         let Self { entries, active, backoff, error_backoff, .. } = self;
         match place {
-            Place::Active => active.push(slot, |a, b| active_less(entries, rules, a, b)),
-            Place::Backoff => backoff.push(slot, |a, b| backoff_less(entries, rules, a, b)),
-            Place::ErrorBackoff => error_backoff.push(slot, |a, b| error_less(entries, a, b)),
+            Place::Active => active.push(item, |a, b| active_less(entries, rules, a, b)),
+            Place::Backoff => backoff.push(item, |a, b| backoff_less(entries, rules, a, b)),
+            Place::ErrorBackoff => error_backoff.push(item, |a, b| error_less(entries, a, b)),
             Place::Unschedulable | Place::InFlight => {}
         }
         place
@@ -241,18 +251,30 @@ fn pair(entries: &Entries, a: Slot, b: Slot) -> (&Entry, &Entry) {
     (get(a), get(b))
 }
 
-fn active_less(entries: &Entries, rules: &dyn QueueRules, a: Slot, b: Slot) -> bool {
-    let (a, b) = pair(entries, a, b);
-    rules.compare(&a.entity, &b.entity).then(a.sequence.cmp(&b.sequence)).is_lt()
+/// The order of the rules, by rank where both have one.
+fn by_rules(entries: &Entries, rules: &dyn QueueRules, a: &Item, b: &Item) -> Ordering {
+    match (a.rank, b.rank) {
+        (Some(a), Some(b)) => a.cmp(&b),
+        _ => {
+            let (a, b) = pair(entries, a.slot, b.slot);
+            rules.compare(&a.entity, &b.entity)
+        }
+    }
 }
 
-fn backoff_less(entries: &Entries, rules: &dyn QueueRules, a: Slot, b: Slot) -> bool {
-    let (a, b) = pair(entries, a, b);
-    let by_time = a.entity.backoff_expiration.cmp(&b.entity.backoff_expiration);
-    by_time.then_with(|| rules.compare(&a.entity, &b.entity)).then(a.sequence.cmp(&b.sequence)).is_lt()
+fn active_less(entries: &Entries, rules: &dyn QueueRules, a: &Item, b: &Item) -> bool {
+    by_rules(entries, rules, a, b).then(a.sequence.cmp(&b.sequence)).is_lt()
 }
 
-fn error_less(entries: &Entries, a: Slot, b: Slot) -> bool {
-    let (a, b) = pair(entries, a, b);
-    a.entity.backoff_expiration.cmp(&b.entity.backoff_expiration).then(a.sequence.cmp(&b.sequence)).is_lt()
+fn backoff_less(entries: &Entries, rules: &dyn QueueRules, a: &Item, b: &Item) -> bool {
+    by_expiration(entries, a, b).then_with(|| by_rules(entries, rules, a, b)).then(a.sequence.cmp(&b.sequence)).is_lt()
+}
+
+fn error_less(entries: &Entries, a: &Item, b: &Item) -> bool {
+    by_expiration(entries, a, b).then(a.sequence.cmp(&b.sequence)).is_lt()
+}
+
+fn by_expiration(entries: &Entries, a: &Item, b: &Item) -> Ordering {
+    let (a, b) = pair(entries, a.slot, b.slot);
+    a.entity.backoff_expiration.cmp(&b.entity.backoff_expiration)
 }

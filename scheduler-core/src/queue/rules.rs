@@ -1,7 +1,10 @@
 //! What the queue asks of the profiles: the order, the gates, and whether an event may help. The queue itself knows no plugin.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
 
 use crate::framework::{
     ActionType, ClusterEvent, ClusterView, EnqueueExtensions, EventFilter, EventResource, Hint, PreEnqueueStatus,
@@ -14,12 +17,18 @@ pub trait QueueRules {
     /// `Less` when `a` is to be tried before `b`.
     fn compare(&self, a: &QueuedEntity, b: &QueuedEntity) -> Ordering;
 
+    /// A number that stands for the entity in that order, if there is one: see [`crate::framework::QueueSortPlugin::rank`].
+    fn rank(&self, entity: &QueuedEntity) -> Option<u128> {
+        let _ = entity;
+        None
+    }
+
     /// The PreEnqueue plugin that holds the pod back, and the events that may make it let go. `gating` is the plugin that
     /// held it last: it is asked first.
     fn gate(&self, pod: &Pod, gating: Option<&'static str>) -> Option<(&'static str, Vec<EventFilter>)>;
 
     /// The plugins, of any profile, that registered for the event.
-    fn interested(&self, event: &ClusterEvent) -> Vec<&'static str>;
+    fn interested(&self, event: &ClusterEvent) -> Cow<'_, [&'static str]>;
 
     /// Whether the event may make a pod schedulable that `plugin` rejected. A plugin that did not register for it says
     /// [`Hint::Skip`].
@@ -34,14 +43,17 @@ struct Registration {
 }
 
 impl Registration {
-    fn matches(&self, event: &ClusterEvent) -> bool {
-        self.extensions.as_ref().is_none_or(|(_, filters)| filters.iter().any(|filter| filter.matches(event)))
+    fn matches(&self, resource: EventResource, action: ActionType) -> bool {
+        let matches = |filter: &EventFilter| filter.matches_kind(resource, action);
+        self.extensions.as_ref().is_none_or(|(_, filters)| filters.iter().any(matches))
     }
 }
 
 /// Registrations of every profile, collected once.
 pub struct EventMap {
     profiles: Vec<(Arc<str>, Vec<Registration>)>,
+    /// For each usual kind of event the plugins that registered for it, sorted.
+    interested: FxHashMap<(EventResource, ActionType), Box<[&'static str]>>,
 }
 
 impl EventMap {
@@ -56,7 +68,23 @@ impl EventMap {
                 })
                 .collect()
         };
-        Self { profiles: profiles.iter().map(|p| (Arc::clone(&p.scheduler_name), registrations(p))).collect() }
+        let profiles = profiles.iter().map(|p| (Arc::clone(&p.scheduler_name), registrations(p))).collect();
+        let mut map = Self { profiles, interested: FxHashMap::default() };
+        for resource in EventResource::ALL {
+            for action in ActionType::singles() {
+                map.interested.insert((resource, action), map.ask_who_is_interested(resource, action).into());
+            }
+        }
+        map
+    }
+
+    fn ask_who_is_interested(&self, resource: EventResource, action: ActionType) -> Vec<&'static str> {
+        let registrations = self.profiles.iter().flat_map(|(_, registrations)| registrations);
+        let interested = registrations.filter(|registration| registration.matches(resource, action));
+        let mut plugins: Vec<_> = interested.map(|registration| registration.plugin).collect();
+        plugins.sort_unstable();
+        plugins.dedup();
+        plugins
     }
 
     fn registration(&self, scheduler_name: &str, plugin: &str) -> Option<&Registration> {
@@ -87,6 +115,10 @@ impl QueueRules for ProfileRules<'_> {
         self.profiles.first().map_or(Ordering::Equal, |profile| profile.queue_sort().compare(a, b))
     }
 
+    fn rank(&self, entity: &QueuedEntity) -> Option<u128> {
+        self.profiles.first()?.queue_sort().rank(entity)
+    }
+
     fn gate(&self, pod: &Pod, gating: Option<&'static str>) -> Option<(&'static str, Vec<EventFilter>)> {
         let profile = self.profiles.iter().find(|profile| profile.scheduler_name == pod.scheduler_name)?;
         let plugins = profile.pre_enqueue();
@@ -103,21 +135,22 @@ impl QueueRules for ProfileRules<'_> {
         Some((holds.name(), filters))
     }
 
-    fn interested(&self, event: &ClusterEvent) -> Vec<&'static str> {
-        let registrations = self.events.profiles.iter().flat_map(|(_, registrations)| registrations);
-        let mut plugins: Vec<_> = registrations.filter(|r| r.matches(event)).map(|r| r.plugin).collect();
-        plugins.sort_unstable();
-        plugins.dedup();
-        plugins
+    fn interested(&self, event: &ClusterEvent) -> Cow<'_, [&'static str]> {
+        match self.events.interested.get(&(event.resource, event.action)) {
+            Some(plugins) => Cow::Borrowed(plugins),
+            None => Cow::Owned(self.events.ask_who_is_interested(event.resource, event.action)),
+        }
     }
 
     fn hint(&self, pod: &Pod, plugin: &'static str, event: &ClusterEvent) -> Hint {
         match self.events.registration(&pod.scheduler_name, plugin) {
-            Some(registration) if registration.matches(event) => match &registration.extensions {
-                // A plugin that cannot judge an event must not leave the pod stuck.
-                Some((extensions, _)) => extensions.hint(pod, event, self.world).unwrap_or(Hint::Queue),
-                None => Hint::Queue,
-            },
+            Some(registration) if registration.matches(event.resource, event.action) => {
+                match &registration.extensions {
+                    // A plugin that cannot judge an event must not leave the pod stuck.
+                    Some((extensions, _)) => extensions.hint(pod, event, self.world).unwrap_or(Hint::Queue),
+                    None => Hint::Queue,
+                }
+            }
             _ => Hint::Skip,
         }
     }

@@ -60,7 +60,9 @@ impl World {
 
     /// The scheduler's decision is confirmed.
     pub(crate) fn bind(&mut self, pod: Pod, node: &Arc<str>) -> Change {
-        let pod = Pod { node_name: Some(Arc::clone(node)), phase: PodPhase::Running, ..pod };
+        // The watch may show the binding alone, or with the kubelet's first words.
+        let phase = if self.chance(2) { PodPhase::Pending } else { PodPhase::Running };
+        let pod = Pod { node_name: Some(Arc::clone(node)), phase, ..pod };
         self.pods.insert(self.n_pods_made, pod.clone());
         Change::Applied(pod.into())
     }

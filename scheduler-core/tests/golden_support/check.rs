@@ -11,7 +11,7 @@ use scheduler_core::engine::{
 };
 use scheduler_core::framework::{EffectKind, FilterStatus, PreFilterVerdict, Registry};
 use scheduler_core::model::{Object, Pod};
-use scheduler_core::plugins::default_preemption::{Preemptor, best_candidates};
+use scheduler_core::plugins::default_preemption::{DryRuns, Preemptor, best_candidates};
 
 use super::case::{Candidate, Case, PreFilterAlone, Preemption, Scores, Status};
 use super::cluster::{self, NOW};
@@ -234,10 +234,19 @@ impl Dry {
             (candidate.node_name.to_string(), got)
         });
         let failures = runs.failures.iter().map(|failure| {
-            let rejection =
-                NodeRejection { plugin: failure.plugin, status: failure.status, reasons: failure.reasons.clone() };
+            let rejection = NodeRejection {
+                plugin: Some(failure.plugin),
+                status: failure.status,
+                reasons: failure.reasons.clone(),
+            };
             (name(failure.node), status(&rejection))
         });
+        let without_victims = runs.without_victims.iter().map(|node| {
+            let reasons = vec![DryRuns::NO_VICTIMS.into()];
+            let status = FilterStatus::UnschedulableAndUnresolvable;
+            (name(*node), self::status(&NodeRejection { plugin: None, status, reasons }))
+        });
+        let failures = failures.chain(without_victims);
         Self { potential, candidates: candidates.collect(), failures: failures.collect(), best }
     }
 }

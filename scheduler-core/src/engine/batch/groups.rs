@@ -7,7 +7,7 @@
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::cache::{LANES, Lanes, NodeIdx, vectorized};
+use crate::cache::{LANES, Lanes, NodeIdx, mask_of, ones, vectorized};
 
 /// What nodes of one group have in common: raw scores that are normalised, and classes.
 pub(super) type Key = SmallVec<[i64; 4]>;
@@ -90,11 +90,12 @@ impl Groups {
         self.of_slot.len()
     }
 
-    /// Says anew, for one word of slots, which nodes are feasible, and the group and rest of each: `nodes` in node order.
-    /// [`settle`](Self::settle) must follow.
-    pub(super) fn set_word<'k>(
+    /// Says anew, for some slots of one word, which nodes are feasible, and the group and rest of each: `nodes` in node
+    /// order. [`settle`](Self::settle) must follow.
+    pub(super) fn set_slots<'k>(
         &mut self,
         word: usize,
+        slots: u64,
         nodes: impl Iterator<Item = (NodeIdx, &'k [i64], i32)>,
     ) -> Result<(), TooManyGroups> {
         let first = word * LANES;
@@ -104,7 +105,8 @@ impl Groups {
                 touched.push(id);
             }
         };
-        for of_slot in &mut self.of_slot[first..first + LANES] {
+        for lane in ones(slots) {
+            let of_slot = &mut self.of_slot[first + lane];
             if *of_slot != Self::NONE {
                 touch(GroupId(*of_slot));
                 *of_slot = Self::NONE;
@@ -207,12 +209,14 @@ impl Groups {
             word += 1;
         }
         let first = word * LANES;
-        let is_tied = |slot: usize| {
-            let of_slot = self.of_slot[slot];
-            groups.iter().any(|id| id.0 == of_slot && self.head(*id).rest == self.rest[slot])
-        };
-        let slot = (first..first + LANES).filter(|slot| is_tied(*slot)).nth(rank as usize);
-        NodeIdx::from_slot(slot.expect("heads count the ties below them"))
+        let of_slot: &[u16; LANES] = self.of_slot[first..].first_chunk().expect("slots come in whole words");
+        let rest: &[i32; LANES] = self.rest[first..].first_chunk().expect("slots come in whole words");
+        let tied = groups.iter().fold(0, |tied, id| {
+            let highest = self.head(*id).rest;
+            tied | mask_of(|lane| (of_slot[lane] == id.0) & (rest[lane] == highest))
+        });
+        let lane = ones(tied).nth(rank as usize).expect("heads count the ties below them");
+        NodeIdx::from_slot(first + lane)
     }
 
     fn intern(&mut self, key: &[i64]) -> Result<GroupId, TooManyGroups> {
@@ -257,8 +261,8 @@ impl Lanes for LeafOf<'_> {
             *rest = if self.of_slot[lane] == self.group { self.rest[lane] } else { i32::MIN };
         }
         let highest = rest.iter().copied().fold(i32::MIN, i32::max);
-        let members = crate::cache::mask_of(|lane| self.of_slot[lane] == self.group);
-        let n_ties = if members == 0 { 0 } else { crate::cache::mask_of(|lane| rest[lane] == highest).count_ones() };
+        let members = mask_of(|lane| self.of_slot[lane] == self.group);
+        let n_ties = if members == 0 { 0 } else { mask_of(|lane| rest[lane] == highest).count_ones() };
         Leaf { members, head: Head { rest: highest, n_ties } }
     }
 }
@@ -275,7 +279,8 @@ mod tests {
         let rows: Vec<(NodeIdx, [i64; 1], i32)> = (word * LANES..(word + 1) * LANES)
             .filter_map(|slot| all[slot].map(|(key, rest)| (NodeIdx::from_slot(slot), [key], rest)))
             .collect();
-        groups.set_word(word, rows.iter().map(|(node, key, rest)| (*node, &key[..], *rest))).expect("few groups");
+        let rows = rows.iter().map(|(node, key, rest)| (*node, &key[..], *rest));
+        groups.set_slots(word, u64::MAX, rows).expect("few groups");
     }
 
     proptest! {
@@ -290,7 +295,10 @@ mod tests {
             groups.settle();
             for (slot, row) in changes {
                 all[slot] = row;
-                set(&mut groups, &all, slot / LANES);
+                let (node, alone) = (NodeIdx::from_slot(slot), 1 << (slot % LANES));
+                let row = row.map(|(key, rest)| ([key], rest));
+                let row = row.iter().map(|(key, rest)| (node, &key[..], *rest));
+                groups.set_slots(slot / LANES, alone, row).expect("few groups");
                 groups.settle();
             }
             let ids: Vec<GroupId> = groups.iter().collect();
@@ -321,7 +329,7 @@ mod tests {
         for word in 0..8 {
             let rows: Vec<_> = (word * LANES..(word + 1) * LANES).map(|slot| (slot, [slot as i64])).collect();
             let nodes = rows.iter().map(|(slot, key)| (NodeIdx::from_slot(*slot), &key[..], 0));
-            result = result.and(groups.set_word(word, nodes));
+            result = result.and(groups.set_slots(word, u64::MAX, nodes));
         }
         assert!(result.is_err());
     }

@@ -18,11 +18,10 @@
 mod groups;
 mod rows;
 
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use self::groups::{GroupId, Groups};
-use self::rows::{Refresh, Sharings};
+use self::rows::{Parts, Refresh, Sharings};
 use super::algorithm::{Algorithm, Decision};
 use super::rng::draw;
 use crate::cache::NodeIdx;
@@ -38,7 +37,8 @@ const N_RECENT: usize = 64;
 /// The batches of one scheduler.
 #[derive(Debug)]
 pub(super) struct Batches {
-    by_signature: FxHashMap<Signature, Batch>,
+    /// With the hashes of their signatures. They are few: the hashes are looked through.
+    all: Vec<(u64, Signature, Batch)>,
     /// Hashes of the signatures of the last pods that had no batch.
     recent: [u64; N_RECENT],
     n_seen: usize,
@@ -51,7 +51,7 @@ pub(super) struct Batches {
 impl Default for Batches {
     fn default() -> Self {
         Self {
-            by_signature: FxHashMap::default(),
+            all: Vec::new(),
             recent: [0; N_RECENT],
             n_seen: 0,
             signature: Signature::default(),
@@ -66,6 +66,7 @@ impl Default for Batches {
 struct Batch {
     /// `None` before the first time, and for good after there were too many groups.
     groups: Option<Groups>,
+    parts: Parts,
     is_unfit: bool,
     /// How much of the change log is in the groups.
     n_changes: u64,
@@ -76,25 +77,31 @@ impl Batches {
     /// The batch of the signature just written, if it has one or is worth one.
     fn find(&mut self) -> Option<&mut Batch> {
         self.clock += 1;
-        if !self.by_signature.contains_key(&self.signature) {
-            let hash = self.signature.hash();
-            if !self.recent.contains(&hash) {
-                self.recent[self.n_seen % N_RECENT] = hash;
-                self.n_seen += 1;
-                return None;
+        let hash = self.signature.hash();
+        let known = self.all.iter().position(|(known, signature, _)| *known == hash && *signature == self.signature);
+        let at = match known {
+            Some(at) => at,
+            None => {
+                if !self.recent.contains(&hash) {
+                    self.recent[self.n_seen % N_RECENT] = hash;
+                    self.n_seen += 1;
+                    return None;
+                }
+                self.make_room();
+                self.all.push((hash, self.signature.clone(), Batch::default()));
+                self.all.len() - 1
             }
-            self.make_room();
-            self.by_signature.insert(self.signature.clone(), Batch::default());
-        }
-        let batch = self.by_signature.get_mut(&self.signature)?;
+        };
+        let batch = &mut self.all[at].2;
         batch.last_used = self.clock;
         (!batch.is_unfit).then_some(batch)
     }
 
     fn make_room(&mut self) {
-        if self.by_signature.len() >= MAX_BATCHES {
-            let oldest = self.by_signature.values().map(|batch| batch.last_used).min();
-            self.by_signature.retain(|_, batch| Some(batch.last_used) != oldest);
+        if self.all.len() >= MAX_BATCHES
+            && let Some(oldest) = (0..self.all.len()).min_by_key(|at| self.all[*at].2.last_used)
+        {
+            self.all.swap_remove(oldest);
         }
     }
 }
@@ -176,11 +183,18 @@ impl Algorithm<'_> {
             self.profile.scores[at].plugin.pre_score(self.cycle, &[], shared, &mut score_states, at)?;
         }
 
-        let refresh = Refresh::new(self, sharings, shared, states, &score_states);
+        batch.parts.update(self, sharings, states, &score_states);
+        let refresh = Refresh {
+            algorithm: self,
+            shared,
+            filter_states: states,
+            score_states: &score_states,
+            parts: &batch.parts,
+        };
         let known = batch.groups.as_ref().filter(|groups| groups.n_slots() == snapshot.n_slots());
         let changed = known.and_then(|_| snapshot.changes().since(batch.n_changes));
         match (changed.filter(|changed| changed.len() <= snapshot.n_nodes() / 8 + 8), &mut batch.groups) {
-            (Some(changed), Some(groups)) => refresh.words_of(groups, changed)?,
+            (Some(changed), Some(groups)) => refresh.only(groups, changed)?,
             (_, groups) => refresh.all(groups.insert(Groups::new(snapshot.n_slots())))?,
         }
         batch.n_changes = snapshot.changes().n_changes();

@@ -5,7 +5,9 @@ use smallvec::SmallVec;
 use super::groups::{Groups, TooManyGroups};
 use crate::cache::{Candidates, NodeIdx};
 use crate::engine::algorithm::Algorithm;
-use crate::framework::{CycleState, FilterStates, MAX_NODE_SCORE, PluginError, Result, ScoreStates, Sharing};
+use crate::framework::{
+    CycleState, FilterSlot, FilterStates, MAX_NODE_SCORE, PluginError, Result, ScoreSlot, ScoreStates, Sharing,
+};
 
 /// Words that are computed at one time.
 const WORDS_PER_RUN: usize = 8;
@@ -17,12 +19,11 @@ pub(super) struct Sharings {
     pub(super) scores: SmallVec<[Sharing; 16]>,
 }
 
-/// Everything that computing nodes anew needs.
-pub(super) struct Refresh<'a> {
-    algorithm: &'a Algorithm<'a>,
-    shared: &'a CycleState,
-    filter_states: &'a FilterStates,
-    score_states: &'a ScoreStates,
+/// Which plugins take part in computing a node anew, and how.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    /// Which plugins are skipped, in the order of their positions: the rest follows from it, and from the signature.
+    skipped: SmallVec<[bool; 32]>,
     /// Filters that share by node.
     filters: SmallVec<[usize; 16]>,
     /// Scores that share by node and do not normalise: their weighted sum is the rest.
@@ -34,14 +35,22 @@ pub(super) struct Refresh<'a> {
     score_classes: SmallVec<[usize; 4]>,
 }
 
-impl<'a> Refresh<'a> {
-    pub(super) fn new(
-        algorithm: &'a Algorithm<'a>,
+impl Parts {
+    /// Brings the parts up to date with what is skipped for this pod.
+    pub(super) fn update(
+        &mut self,
+        algorithm: &Algorithm<'_>,
         sharings: &Sharings,
-        shared: &'a CycleState,
-        filter_states: &'a FilterStates,
-        score_states: &'a ScoreStates,
-    ) -> Self {
+        filter_states: &FilterStates,
+        score_states: &ScoreStates,
+    ) {
+        let skips = || {
+            let filters = filter_states.slots.iter().map(FilterSlot::is_skipped);
+            filters.chain(score_states.slots.iter().map(ScoreSlot::is_skipped))
+        };
+        if skips().eq(self.skipped.iter().copied()) {
+            return;
+        }
         let profile = algorithm.profile;
         let by_node = |at: &usize| sharings.scores[*at] == Sharing::ByNode && !score_states.slots[*at].is_skipped();
         let (normalizing, plain) =
@@ -53,11 +62,8 @@ impl<'a> Refresh<'a> {
         };
         let mut score_classes = classes(&sharings.scores);
         score_classes.retain(|at| profile.score_twins[*at].is_none());
-        Self {
-            algorithm,
-            shared,
-            filter_states,
-            score_states,
+        *self = Self {
+            skipped: skips().collect(),
             filters: filters
                 .filter(|at| sharings.filters[*at] == Sharing::ByNode && !filter_states.slots[*at].is_skipped())
                 .collect(),
@@ -65,48 +71,64 @@ impl<'a> Refresh<'a> {
             normalizing,
             filter_classes: classes(&sharings.filters),
             score_classes,
-        }
+        };
     }
+}
 
+/// Everything that computing nodes anew needs.
+pub(super) struct Refresh<'a> {
+    pub(super) algorithm: &'a Algorithm<'a>,
+    pub(super) shared: &'a CycleState,
+    pub(super) filter_states: &'a FilterStates,
+    pub(super) score_states: &'a ScoreStates,
+    pub(super) parts: &'a Parts,
+}
+
+impl Refresh<'_> {
     /// Computes all nodes.
     pub(super) fn all(&self, groups: &mut Groups) -> Result<()> {
         let n_words = self.algorithm.cycle.snapshot.live().len();
+        let every_slot = [u64::MAX; WORDS_PER_RUN];
         for first in (0..n_words).step_by(WORDS_PER_RUN) {
-            self.run(groups, first, WORDS_PER_RUN.min(n_words - first))?;
+            self.run(groups, first, &every_slot[..WORDS_PER_RUN.min(n_words - first)])?;
         }
         groups.settle();
         Ok(())
     }
 
-    /// Computes the nodes that changed, with their neighbours in the same word of slots.
-    pub(super) fn words_of(&self, groups: &mut Groups, changed: impl Iterator<Item = NodeIdx>) -> Result<()> {
-        let mut words: SmallVec<[usize; 8]> = changed.map(|node| node.slot() / 64).collect();
-        if words.is_empty() {
+    /// Computes the nodes that changed, those of one word of slots together.
+    pub(super) fn only(&self, groups: &mut Groups, changed: impl Iterator<Item = NodeIdx>) -> Result<()> {
+        let mut slots: SmallVec<[usize; 8]> = changed.map(NodeIdx::slot).collect();
+        if slots.is_empty() {
             return Ok(());
         }
-        words.sort_unstable();
-        words.dedup();
-        for word in words {
-            self.run(groups, word, 1)?;
+        slots.sort_unstable();
+        for of_word in slots.chunk_by(|a, b| a / 64 == b / 64) {
+            let slots = of_word.iter().fold(0, |slots, slot| slots | 1 << (slot % 64));
+            self.run(groups, of_word[0] / 64, &[slots])?;
         }
         groups.settle();
         Ok(())
     }
 
-    fn run(&self, groups: &mut Groups, first_word: usize, n_words: usize) -> Result<()> {
+    /// Computes the given slots of some words.
+    fn run(&self, groups: &mut Groups, first_word: usize, slots: &[u64]) -> Result<()> {
         let Algorithm { profile, cycle, .. } = *self.algorithm;
+        let parts = self.parts;
         let mut mask = [0; WORDS_PER_RUN];
-        let mask = &mut mask[..n_words];
-        mask.copy_from_slice(&cycle.snapshot.live()[first_word..first_word + n_words]);
+        let mask = &mut mask[..slots.len()];
+        for ((mask, live), slots) in mask.iter_mut().zip(&cycle.snapshot.live()[first_word..]).zip(slots) {
+            *mask = live & slots;
+        }
         let mut candidates = Candidates::new(first_word, mask);
-        for &at in &self.filters {
+        for &at in &parts.filters {
             profile.filters[at].plugin.filter_chunk(self.filter_states, at, cycle, &mut candidates)?;
         }
         let nodes: SmallVec<[NodeIdx; 64]> = candidates.iter().collect();
 
         let mut scores: SmallVec<[i64; 64]> = smallvec::smallvec![0; nodes.len()];
         let mut rest: SmallVec<[i64; 64]> = smallvec::smallvec![0; nodes.len()];
-        for &at in &self.plain {
+        for &at in &parts.plain {
             let entry = &profile.scores[at];
             entry.plugin.score_chunk(self.score_states, at, cycle, self.shared, &nodes, &mut scores)?;
             for (rest, score) in rest.iter_mut().zip(&scores) {
@@ -118,7 +140,7 @@ impl<'a> Refresh<'a> {
         }
 
         // The keys of the nodes, one after the other; a key has at least one part, so that it can be cut out.
-        let n_parts = (self.normalizing.len() + self.filter_classes.len() + self.score_classes.len()).max(1);
+        let n_parts = (parts.normalizing.len() + parts.filter_classes.len() + parts.score_classes.len()).max(1);
         let mut keys: SmallVec<[i64; 256]> = smallvec::smallvec![0; nodes.len() * n_parts];
         let mut part = 0;
         let mut add_part = |values: &mut dyn Iterator<Item = i64>| {
@@ -127,26 +149,28 @@ impl<'a> Refresh<'a> {
             }
             part += 1;
         };
-        for &at in &self.normalizing {
+        for &at in &parts.normalizing {
             profile.scores[at].plugin.score_chunk(self.score_states, at, cycle, self.shared, &nodes, &mut scores)?;
             add_part(&mut scores.iter().copied());
         }
         let mut classes: SmallVec<[u64; 64]> = smallvec::smallvec![0; nodes.len()];
-        for &at in &self.filter_classes {
+        for &at in &parts.filter_classes {
             profile.filters[at].plugin.classify(cycle, self.shared, &nodes, &mut classes);
             add_part(&mut classes.iter().map(|class| class.cast_signed()));
         }
-        for &at in &self.score_classes {
+        for &at in &parts.score_classes {
             profile.scores[at].plugin.classify(cycle, self.shared, &nodes, &mut classes);
             add_part(&mut classes.iter().map(|class| class.cast_signed()));
         }
 
         let mut rows = nodes.iter().zip(keys.chunks_exact(n_parts)).zip(&rest).peekable();
-        for word in first_word..first_word + n_words {
+        for (word, slots) in (first_word..).zip(slots) {
             let end = (word + 1) * 64;
             let of_word = std::iter::from_fn(|| rows.next_if(|((node, _), _)| node.slot() < end));
             let of_word = of_word.map(|((node, key), rest)| (*node, key, i32::try_from(*rest).unwrap_or(i32::MAX)));
-            groups.set_word(word, of_word).map_err(|TooManyGroups| PluginError::new("there are too many groups"))?;
+            groups
+                .set_slots(word, *slots, of_word)
+                .map_err(|TooManyGroups| PluginError::new("there are too many groups"))?;
         }
         Ok(())
     }

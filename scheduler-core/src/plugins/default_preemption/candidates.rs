@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use super::select::by_importance;
 use crate::cache::{NodeIdx, NodeOverlay, NodeView, ResourceId};
-use crate::framework::{Cycle, FilterStates, FilterStatus, Filters, PluginError, Reasons, Rejected, Result};
+use crate::framework::{
+    Cycle, FilterStates, FilterStatus, Filters, PluginError, Reasons, Rejected, RejectedBy, Result,
+};
 use crate::model::{Pod, PodDisruptionBudget};
 
 /// Victims on a node that make room.
@@ -24,8 +26,8 @@ pub struct Candidate {
 pub struct DryRunFailure {
     /// The node.
     pub node: NodeIdx,
-    /// The plugin that rejects the pod even without the victims; `None` when there is nobody to evict.
-    pub plugin: Option<&'static str>,
+    /// The plugin that rejects the pod even without the victims.
+    pub plugin: &'static str,
     /// Resolvable or not.
     pub status: FilterStatus,
     /// Why.
@@ -37,10 +39,17 @@ pub struct DryRunFailure {
 pub struct DryRuns {
     /// First those without violated disruption budgets.
     pub candidates: Vec<Candidate>,
-    /// Nodes without.
+    /// Nodes on which nobody can be evicted, see [`DryRuns::NO_VICTIMS`].
+    pub without_victims: Vec<NodeIdx>,
+    /// Nodes on which the pod does not fit even without those who can.
     pub failures: Vec<DryRunFailure>,
     /// Plugins that broke on a node.
     pub errors: Vec<PluginError>,
+}
+
+impl DryRuns {
+    /// What is said of a node on which nobody can be evicted.
+    pub const NO_VICTIMS: &'static str = "No preemption victims found for incoming pod";
 }
 
 /// One attempt to preempt.
@@ -90,6 +99,10 @@ impl Preemptor<'_> {
                 break;
             }
             let node = nodes[(offset + at) % nodes.len()];
+            if self.cycle.snapshot.lowest_priority(node) >= self.cycle.pod.priority {
+                runs.without_victims.push(node);
+                continue;
+            }
             match self.select_victims_on(node, &budgets) {
                 Ok(DryRun::Victims(candidate)) if candidate.n_pdb_violations == 0 => runs.candidates.push(candidate),
                 Ok(DryRun::Victims(candidate)) => violating.push(candidate),
@@ -106,25 +119,10 @@ impl Preemptor<'_> {
     fn select_victims_on(&self, node: NodeIdx, budgets: &[&PodDisruptionBudget]) -> Result<DryRun> {
         let cycle = self.cycle;
         let view = cycle.snapshot.view(node);
-        let is_victim = |pod: &&Arc<Pod>| pod.priority < cycle.pod.priority;
-        let mut potential: Vec<Arc<Pod>> = view.pods().iter().filter(is_victim).cloned().collect();
-        if potential.is_empty() {
-            return Ok(DryRun::Failure(DryRunFailure {
-                node,
-                plugin: None,
-                status: FilterStatus::UnschedulableAndUnresolvable,
-                reasons: vec!["No preemption victims found for incoming pod".into()],
-            }));
-        }
-        let mut overlay = NodeOverlay::of(view);
-        for victim in &potential {
-            overlay.remove_pod(cycle.snapshot, &victim.uid);
-        }
-        let mut states;
-        if self.resources_never_suffice(node, overlay.view(cycle.snapshot)) {
-            // The same verdict as below, without a copy of the plugins' states: NodeResourcesFit reads none of them.
-            states = None;
-        } else {
+        let (mut overlay, mut potential) = NodeOverlay::without(view, |pod| pod.priority < cycle.pod.priority);
+        // Without a plugin that follows pods, the states after PreFilter are right whoever is on the node.
+        let mut states = None;
+        if self.filters.follow_pods(self.states) && !self.resources_never_suffice(node, overlay.view(cycle.snapshot)) {
             let mut copy = self.states.clone();
             let mut emptied = NodeOverlay::of(view);
             for victim in &potential {
@@ -135,10 +133,9 @@ impl Preemptor<'_> {
         }
         let read = states.as_ref().unwrap_or(self.states);
         if let Some(rejected) = self.filters.filter_with_nominated(read, cycle, overlay.view(cycle.snapshot))? {
-            let (plugin, status, reasons) = (Some(rejected.plugin), rejected.status, rejected.reasons);
+            let RejectedBy { plugin, status, reasons } = rejected;
             return Ok(DryRun::Failure(DryRunFailure { node, plugin, status, reasons }));
         }
-        let states = states.get_or_insert_with(|| self.states.clone());
 
         potential.sort_by(|a, b| by_importance(a, b, cycle.now));
         let (violating, others) = split_by_budgets(potential, budgets);
@@ -148,11 +145,15 @@ impl Preemptor<'_> {
         let mut victims = Vec::new();
         for (at, pod) in violating.into_iter().chain(others).enumerate() {
             overlay.add_pod(cycle.snapshot, Arc::clone(&pod));
-            self.filters.add_pod(states, cycle, &pod, overlay.view(cycle.snapshot))?;
-            let fits = self.filters.filter_with_nominated(states, cycle, overlay.view(cycle.snapshot))?.is_none();
-            if !fits {
+            if let Some(states) = &mut states {
+                self.filters.add_pod(states, cycle, &pod, overlay.view(cycle.snapshot))?;
+            }
+            let read = states.as_ref().unwrap_or(self.states);
+            if !self.filters.fits_with_nominated(read, cycle, overlay.view(cycle.snapshot))? {
                 overlay.remove_pod(cycle.snapshot, &pod.uid);
-                self.filters.remove_pod(states, cycle, &pod, overlay.view(cycle.snapshot))?;
+                if let Some(states) = &mut states {
+                    self.filters.remove_pod(states, cycle, &pod, overlay.view(cycle.snapshot))?;
+                }
                 n_pdb_violations += usize::from(at < n_protected);
                 victims.push(pod);
             }

@@ -56,7 +56,6 @@ fn dry_run(profile: &Profile, cache: &Cache, pod: &Pod, with_fast_path: bool) ->
             status: by.status,
             // Without the name of the plugin nothing is known of the node before the dry run.
             plugin: with_fast_path.then_some(by.plugin),
-            reasons: by.reasons,
         }));
     }
     let preemptor = Preemptor { cycle, filters: &filters, states: &states, rejected: &rejected };
@@ -87,6 +86,7 @@ proptest! {
         let (fast, full) = (dry_run(&profile, &cache, &new, true), dry_run(&profile, &cache, &new, false));
         prop_assert_eq!(fast.candidates, full.candidates);
         prop_assert_eq!(fast.failures, full.failures);
+        prop_assert_eq!(fast.without_victims, full.without_victims);
         prop_assert!(fast.errors.is_empty() && full.errors.is_empty());
     }
 }

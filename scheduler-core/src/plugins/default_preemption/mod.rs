@@ -138,6 +138,7 @@ impl PostFilterPlugin for DefaultPreemption {
                 return Err(PluginError::new(format!("preemption: {}", runs.errors.remove(0))));
             }
             let mut message = FitError::new(rejected.n_nodes);
+            message.alike_nodes(runs.without_victims.len(), &DryRuns::NO_VICTIMS.into());
             for failure in &runs.failures {
                 message.node(&failure.reasons);
             }

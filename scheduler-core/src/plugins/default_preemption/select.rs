@@ -20,8 +20,9 @@ fn started(pod: &Pod, now: Timestamp) -> Timestamp {
 /// then the lowest sum of priorities, then the fewest victims, then those whose most important victims started last.
 /// Upstream v1.36.2: framework/preemption pickOneNodeForPreemption.
 pub fn best_candidates(candidates: &[Candidate], now: Timestamp) -> Vec<&Candidate> {
-    let Some(best) = candidates.iter().map(|candidate| cost(candidate, now)).min() else { return Vec::new() };
-    candidates.iter().filter(|candidate| cost(candidate, now) == best).collect()
+    let costs: Vec<Cost> = candidates.iter().map(|candidate| cost(candidate, now)).collect();
+    let best = costs.iter().min();
+    candidates.iter().zip(&costs).filter(|(_, cost)| Some(*cost) == best).map(|(candidate, _)| candidate).collect()
 }
 
 type Cost = (usize, i32, i64, usize, Reverse<Timestamp>);

@@ -128,12 +128,7 @@ impl World {
     fn preempt(&self, pod: &Pod) -> PostFilterStatus {
         let snapshot = self.cache.snapshot();
         let cycle = Cycle { pod, snapshot, objects: &self.objects, now: Timestamp::from_secs(1_000), seed: 7 };
-        let reject = |node| RejectedNode {
-            node,
-            status: FilterStatus::Unschedulable,
-            plugin: Some("Room"),
-            reasons: vec!["no room".into()],
-        };
+        let reject = |node| RejectedNode { node, status: FilterStatus::Unschedulable, plugin: Some("Room") };
         let rejected = Rejected {
             nodes: snapshot.iter().map(reject).collect(),
             n_nodes: snapshot.n_nodes(),
