@@ -65,7 +65,11 @@ impl ResourceColumns {
     /// The resource of this name, if any node offers or any bound pod asks for it.
     #[must_use]
     pub fn id(&self, name: &str) -> Option<ResourceId> {
-        self.ids.get(name).copied()
+        match name {
+            "cpu" => Some(ResourceId::MILLI_CPU),
+            "memory" => Some(ResourceId::MEMORY),
+            _ => self.ids.get(name).copied(),
+        }
     }
 
     /// The name of a resource.

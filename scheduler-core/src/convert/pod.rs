@@ -91,14 +91,14 @@ impl TryFrom<&api::Pod> for Pod {
     }
 }
 
-fn controller(meta: &ObjectMeta) -> Option<OwnerReference> {
+fn controller(meta: &ObjectMeta) -> Option<Arc<OwnerReference>> {
     let owner = meta.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))?;
-    Some(OwnerReference {
+    Some(Arc::new(OwnerReference {
         api_version: owner.api_version.as_str().into(),
         kind: owner.kind.as_str().into(),
         name: owner.name.as_str().into(),
         uid: owner.uid.as_str().into(),
-    })
+    }))
 }
 
 /// `None` for an effect that does not exist: such a toleration tolerates nothing.

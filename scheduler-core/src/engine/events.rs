@@ -32,6 +32,7 @@ impl Scheduler {
     }
 
     fn object_changed(&mut self, old: Option<Object>, new: Option<Object>, action: ActionType, now: Timestamp) {
+        self.last_required = None;
         self.cache.object_changed(old.as_ref(), new.as_ref());
         let kind = new.as_ref().or(old.as_ref()).map(Object::kind);
         if let Some(resource) = kind.and_then(EventResource::of) {
@@ -81,6 +82,9 @@ impl Scheduler {
     fn assigned_pod_applied(&mut self, pod: &Arc<Pod>, now: Timestamp) {
         let known = self.cache.pod(&pod.uid).map(|(known, _)| Arc::clone(known));
         let was_assigned = known.is_some() && !self.cache.is_assumed(&pod.uid);
+        if known.is_none() || was_assigned {
+            self.last_required = None;
+        }
         self.cache.set_pod(Arc::clone(pod));
         let mut event = ClusterEvent {
             resource: EventResource::AssignedPod,

@@ -52,7 +52,11 @@ impl Scheduler {
         let seed = mix(self.seed, self.n_cycles);
         self.n_cycles += 1;
 
-        self.require_indexes(profile, &entity.pod);
+        let is_replica = |last: &Arc<Pod>| self.batches.enabled && last.is_replica_of(&entity.pod);
+        if !self.last_required.as_ref().is_some_and(is_replica) {
+            self.require_indexes(profile, &entity.pod);
+            self.last_required = Some(Arc::clone(&entity.pod));
+        }
         let decision =
             self.decide(profile, &entity.pod, (now, seed), pool, &mut shared, &mut states, record.as_deref_mut());
         let (scheduler_name, attempts, pod) =

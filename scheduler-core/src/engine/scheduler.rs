@@ -69,6 +69,9 @@ pub struct Scheduler {
     /// Effects of PostFilter plugins that are still out, by preemptor.
     pub(super) preemptions: BTreeMap<Arc<str>, Preemption>,
     pub(super) next_effect: u64,
+    /// The last pod whose indexes were asked for, as long as its replicas need no others: until another object changes, or
+    /// a pod comes to a node from elsewhere.
+    pub(super) last_required: Option<Arc<Pod>>,
     pub(super) scratch: Scratch,
     pub(super) batches: Batches,
     pub(super) start_index: usize,
@@ -144,6 +147,7 @@ impl Scheduler {
             origins: FxHashMap::default(),
             preemptions: BTreeMap::new(),
             next_effect: 0,
+            last_required: None,
             scratch: Scratch::default(),
             batches: Batches::default(),
             start_index: 0,

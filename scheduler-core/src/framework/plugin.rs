@@ -26,6 +26,7 @@ pub trait Plugin: Send + Sync + 'static {
     /// Asks the cache for the incremental indexes that this plugin's chunk methods read for such a pod: label
     /// columns, pod counts, or one of its own ([`ClusterIndex`](crate::cache::ClusterIndex)). Called before the cycle; an
     /// index once asked for is kept up to date by events. The per-node methods must not depend on those of the cache.
+    /// Of replicas that follow each other only the first is asked about: see [`Pod::is_replica_of`].
     fn require(&self, pod: &Pod, objects: &Objects, indexes: &mut Indexes<'_>) {
         let _ = (pod, objects, indexes);
     }

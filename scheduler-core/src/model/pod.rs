@@ -131,7 +131,7 @@ pub struct Pod {
     /// Set once deletion began.
     pub deletion_timestamp: Option<Timestamp>,
     /// The owner with `controller: true`.
-    pub controller: Option<OwnerReference>,
+    pub controller: Option<Arc<OwnerReference>>,
 
     /// Which scheduler (profile) decides; `default-scheduler` when absent.
     pub scheduler_name: Arc<str>,
@@ -193,15 +193,25 @@ impl Pod {
     /// generation and resource version.
     #[must_use]
     pub fn differs_by_binding_at_most(&self, other: &Self) -> bool {
+        self.uid == other.uid
+            && self.name == other.name
+            && self.creation_timestamp == other.creation_timestamp
+            && self.is_replica_of(other)
+    }
+
+    /// Whether the two are alike in everything but who they are, and what binding changes: name, UID, age, node, nomination,
+    /// condition `PodScheduled`, generation and resource version.
+    #[must_use]
+    pub fn is_replica_of(&self, other: &Self) -> bool {
         // Named one by one, so that a new field is thought of.
         let Self {
-            name,
+            name: _,
             namespace,
-            uid,
+            uid: _,
             resource_version: _,
             labels,
             generation: _,
-            creation_timestamp,
+            creation_timestamp: _,
             deletion_timestamp,
             controller,
             scheduler_name,
@@ -225,11 +235,8 @@ impl Pod {
             scheduled_condition: _,
             preempted_by_scheduler,
         } = self;
-        *uid == other.uid
-            && *name == other.name
-            && *namespace == other.namespace
+        *namespace == other.namespace
             && *labels == other.labels
-            && *creation_timestamp == other.creation_timestamp
             && *deletion_timestamp == other.deletion_timestamp
             && *controller == other.controller
             && *scheduler_name == other.scheduler_name

@@ -53,7 +53,7 @@ impl FilterPlugin for NodePorts {
         for wanted in &cycle.pod.host_ports {
             for (node, used) in cycle.snapshot.host_ports().holders(wanted.port) {
                 if conflict(wanted, used) {
-                    nodes.remove(*node);
+                    nodes.remove(node);
                 }
             }
         }

@@ -166,12 +166,12 @@ impl PodBuilder {
 
     /// The owner that controls the pod.
     pub fn controlled_by(mut self, api_version: &str, kind: &str, name: &str) -> Self {
-        self.pod.controller = Some(OwnerReference {
+        self.pod.controller = Some(Arc::new(OwnerReference {
             api_version: api_version.into(),
             kind: kind.into(),
             name: name.into(),
             uid: name.into(),
-        });
+        }));
         self
     }
 

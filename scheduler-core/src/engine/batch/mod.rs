@@ -268,9 +268,7 @@ impl Algorithm<'_> {
                     n_keys += 1;
                 }
                 Sharing::ByClass | Sharing::Never => {
-                    for (score, node) in scores.iter_mut().zip(&nodes) {
-                        *score = plugin.score(states, at, self.cycle, shared, self.cycle.snapshot.view(*node))?;
-                    }
+                    plugin.score_chunk(states, at, self.cycle, shared, &nodes, &mut scores)?;
                 }
             }
             plugin.normalize(states, at, self.cycle, &nodes, &mut scores)?;

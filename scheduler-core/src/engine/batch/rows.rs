@@ -6,11 +6,14 @@ use super::groups::{Groups, TooManyGroups};
 use crate::cache::{Candidates, NodeIdx};
 use crate::engine::algorithm::Algorithm;
 use crate::framework::{
-    CycleState, FilterSlot, FilterStates, MAX_NODE_SCORE, PluginError, Result, ScoreSlot, ScoreStates, Sharing,
+    CycleState, FilterSlot, FilterStates, FilterStatus, MAX_NODE_SCORE, PluginError, Result, ScoreSlot, ScoreStates,
+    Sharing,
 };
 
 /// Words that are computed at one time.
 const WORDS_PER_RUN: usize = 8;
+/// So many nodes are asked about one by one: what chunk methods prepare costs more than they save.
+const FEW_NODES: u32 = 4;
 
 /// How each plugin of the profile shares for the pod, by position.
 #[derive(Debug, Default)]
@@ -111,6 +114,19 @@ impl Refresh<'_> {
         Ok(())
     }
 
+    /// Raw scores of one plugin.
+    fn score(&self, at: usize, nodes: &[NodeIdx], scores: &mut [i64]) -> Result<()> {
+        let Algorithm { profile, cycle, .. } = *self.algorithm;
+        let (plugin, states) = (&profile.scores[at].plugin, self.score_states);
+        if nodes.len() > FEW_NODES as usize {
+            return plugin.score_chunk(states, at, cycle, self.shared, nodes, scores);
+        }
+        for (score, node) in scores.iter_mut().zip(nodes) {
+            *score = plugin.score(states, at, cycle, self.shared, cycle.snapshot.view(*node))?;
+        }
+        Ok(())
+    }
+
     /// Computes the given slots of some words.
     fn run(&self, groups: &mut Groups, first_word: usize, slots: &[u64]) -> Result<()> {
         let Algorithm { profile, cycle, .. } = *self.algorithm;
@@ -121,8 +137,16 @@ impl Refresh<'_> {
             *mask = live & slots;
         }
         let mut candidates = Candidates::new(first_word, mask);
+        let are_few = slots.iter().map(|slots| slots.count_ones()).sum::<u32>() <= FEW_NODES;
         for &at in &parts.filters {
-            profile.filters[at].plugin.filter_chunk(self.filter_states, at, cycle, &mut candidates)?;
+            let (plugin, states) = (&profile.filters[at].plugin, self.filter_states);
+            if are_few {
+                candidates.try_retain(|node| {
+                    plugin.filter(states, at, cycle, cycle.snapshot.view(node)).map(FilterStatus::is_success)
+                })?;
+            } else {
+                plugin.filter_chunk(states, at, cycle, &mut candidates)?;
+            }
         }
         let nodes: SmallVec<[NodeIdx; 64]> = candidates.iter().collect();
 
@@ -130,7 +154,7 @@ impl Refresh<'_> {
         let mut rest: SmallVec<[i64; 64]> = smallvec::smallvec![0; nodes.len()];
         for &at in &parts.plain {
             let entry = &profile.scores[at];
-            entry.plugin.score_chunk(self.score_states, at, cycle, self.shared, &nodes, &mut scores)?;
+            self.score(at, &nodes, &mut scores)?;
             for (rest, score) in rest.iter_mut().zip(&scores) {
                 if !(0..=MAX_NODE_SCORE).contains(score) {
                     return Err(PluginError::new("a score is out of range"));
@@ -150,7 +174,7 @@ impl Refresh<'_> {
             part += 1;
         };
         for &at in &parts.normalizing {
-            profile.scores[at].plugin.score_chunk(self.score_states, at, cycle, self.shared, &nodes, &mut scores)?;
+            self.score(at, &nodes, &mut scores)?;
             add_part(&mut scores.iter().copied());
         }
         let mut classes: SmallVec<[u64; 64]> = smallvec::smallvec![0; nodes.len()];

@@ -23,17 +23,23 @@ pub(super) struct Assumptions {
     volumes: FxHashMap<Arc<str>, Assumption<ObjectRef>>,
     /// Namespace and name of a claim → the node for which a volume is to be made.
     claims: FxHashMap<(Arc<str>, Arc<str>), Assumption<Arc<str>>>,
+    /// How many there may be before the outdated ones are looked for. They have no say in anything: only memory is at stake.
+    n_tolerated: usize,
 }
 
 impl Assumptions {
-    /// Forgets what the API has caught up with.
+    /// Forgets what the API has caught up with, now and then: a decision costs no look at all others.
     pub(super) fn expire(&mut self, objects: &Objects) {
+        if self.volumes.len() + self.claims.len() <= self.n_tolerated {
+            return;
+        }
         self.volumes.retain(|name, assumption| {
             objects.persistent_volume(name).is_some_and(|v| v.resource_version == assumption.resource_version)
         });
         self.claims.retain(|(namespace, name), assumption| {
             objects.claim(namespace, name).is_some_and(|c| c.resource_version == assumption.resource_version)
         });
+        self.n_tolerated = 64.max(2 * (self.volumes.len() + self.claims.len()));
     }
 
     /// The volume as it will be.
