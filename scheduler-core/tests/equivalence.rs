@@ -174,6 +174,46 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn scoring_by_slot_chooses_as_plugin_after_plugin_does(
+        seed in any::<u64>(),
+        n_nodes in prop_oneof![1 => Just(9_usize), 2 => Just(150), 1 => Just(700)],
+        sampled in any::<bool>(),
+    ) {
+        let mut world = World::new(seed).with_nodes(n_nodes);
+        let mut by_slot = equivalence_support::scheduler_that_scores(if sampled { 40 } else { 100 });
+        by_slot.share_among_alike_pods(false);
+        let mut by_plugin = equivalence_support::scheduler_that_scores(if sampled { 40 } else { 100 });
+        by_plugin.record_decisions(true);
+        by_plugin.share_among_alike_pods(false);
+        let mut both = [by_slot, by_plugin];
+        for object in world.objects() {
+            both.iter_mut().for_each(|scheduler| scheduler.handle(Change::Applied(object.clone()), Timestamp::ZERO));
+        }
+        let pool = ThreadPoolBuilder::new().num_threads(1).build().expect("one thread");
+        for step in 0..24 {
+            let now = Timestamp(step);
+            for change in if world.chance(3) { world.random_changes() } else { Vec::new() } {
+                both.iter_mut().for_each(|scheduler| scheduler.handle(change.clone(), now));
+            }
+            let mut pod = world.random_new_pod();
+            if world.chance(2) {
+                // More nodes are feasible for simple pods.
+                pod.affinity = None;
+                pod.node_selector = scheduler_core::model::Labels::default();
+            }
+            let [by_slot, by_plugin] = both.each_mut().map(|scheduler| {
+                scheduler.handle(Change::Applied(pod.clone().into()), now);
+                let outcome = scheduler.schedule_pod(&pod.uid, now, &pool).map(|attempt| attempt.outcome);
+                scheduler.drain_effects();
+                outcome
+            });
+            prop_assert_eq!(by_slot, by_plugin, "step {}", step);
+        }
+    }
+}
+
 #[test]
 fn a_long_history_leaves_the_state_that_a_fresh_start_would() {
     let n_events = std::env::var("N_EVENTS").ok().and_then(|n| n.parse().ok()).unwrap_or(4_000_usize);

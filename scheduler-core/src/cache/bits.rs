@@ -17,7 +17,7 @@ pub(crate) fn test_bit(words: &[u64], at: usize) -> bool {
 }
 
 /// Positions of the set bits of one word, lowest first.
-pub(crate) fn ones(mut word: u64) -> impl Iterator<Item = usize> {
+pub(crate) fn ones(mut word: u64) -> impl Iterator<Item = usize> + Clone {
     std::iter::from_fn(move || {
         if word == 0 {
             return None;

@@ -102,11 +102,20 @@ impl<'a> Candidates<'a> {
 
     /// Keeps the slots whose id in the column is in the set.
     pub fn retain_ids(&mut self, column: &[u32], ids: &IdSet) {
+        self.select_ids(column, ids, 0);
+    }
+
+    /// Keeps the slots whose id in the column is not in the set.
+    pub fn remove_ids(&mut self, column: &[u32], ids: &IdSet) {
+        self.select_ids(column, ids, u64::MAX);
+    }
+
+    fn select_ids(&mut self, column: &[u32], ids: &IdSet, flip: u64) {
         let column = words(column);
         match ids {
-            IdSet::Only(ids) => self.retain_listed(column, ids, 0),
-            IdSet::AllBut(ids) => self.retain_listed(column, ids, u64::MAX),
-            IdSet::Table { .. } => self.retain_words(|at: usize| mask_of(|lane| ids.contains(column[at][lane]))),
+            IdSet::Only(ids) => self.retain_listed(column, ids, flip),
+            IdSet::AllBut(ids) => self.retain_listed(column, ids, !flip),
+            IdSet::Table { .. } => self.retain_words(|at: usize| flip ^ mask_of(|lane| ids.contains(column[at][lane]))),
         }
     }
 
@@ -247,12 +256,15 @@ mod tests {
             let ids = IdSet::new(n_ids, accepts_none, accepts);
             let mut kept = [u64::MAX];
             Candidates::new(1, &mut kept).retain_ids(&column, &ids);
+            let mut removed = [u64::MAX];
+            Candidates::new(1, &mut removed).remove_ids(&column, &ids);
             for (lane, &id) in column[64..].iter().enumerate() {
                 if id != u32::MAX && id as usize >= n_ids {
                     continue;
                 }
                 let want = if id == u32::MAX { accepts_none } else { accepts(id) };
                 prop_assert_eq!(kept[0] >> lane & 1 == 1, want, "id {}", id);
+                prop_assert_eq!(removed[0] >> lane & 1 == 1, !want, "id {}", id);
                 prop_assert_eq!(ids.contains(id), want);
             }
         }

@@ -46,6 +46,12 @@ impl LabelColumn {
         self.names.len()
     }
 
+    /// Number of values that some node has.
+    #[must_use]
+    pub fn n_values(&self) -> usize {
+        self.ids.len()
+    }
+
     /// Number of nodes with the value.
     #[must_use]
     pub fn n_nodes(&self, id: u32) -> u32 {

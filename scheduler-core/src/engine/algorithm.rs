@@ -7,7 +7,7 @@ use super::batch::Batches;
 use super::find_nodes::Found;
 use super::record::DecisionRecord;
 use super::scratch::Scratch;
-use crate::cache::NodeIdx;
+use crate::cache::{Candidates, NodeIdx};
 use crate::framework::{
     Cycle, CycleState, Extender, FilterStates, FilterStatus, Filters, PluginError, PreFilterVerdict, Profile, Reasons,
     Rejected,
@@ -108,24 +108,34 @@ impl Algorithm<'_> {
         start_index: &mut usize,
         mut record: Option<&mut DecisionRecord>,
     ) -> Result<Decision, NoDecision> {
-        let found = self.find_feasible_nodes(scratch, states, restriction, start_index)?;
-        let n_feasible = scratch.feasible.len();
+        let mut found = self.find_feasible_nodes(scratch, shared, states, restriction, start_index)?;
         if let Some(record) = record.as_deref_mut() {
+            scratch.list_feasible();
             self.record_verdicts(record, scratch, states, restriction, &found)?;
         }
+        let Found { n_feasible, n_evaluated, .. } = found;
         let node = match n_feasible {
             0 => {
                 let rejected = self.diagnose(scratch, states, restriction, &found)?;
                 return Err(NoDecision::Unfit(Box::new(rejected)));
             }
-            1 => scratch.feasible[0],
             // Without a score plugin one feasible node ended the search, unless an extender wanted all.
+            1 => Candidates::new(0, &mut scratch.mask).iter().next().expect("one bit is set"),
             _ => {
-                self.prioritize(scratch, shared, record.as_deref_mut())?;
-                self.select_host(scratch, record)
+                let scored = found.scored.take();
+                let by_tile = record.is_none() && !self.extenders.iter().any(|extender| extender.weight() != 0);
+                let chosen = by_tile.then(|| self.choose_in_tiles(scratch, shared, scored)).flatten();
+                match chosen {
+                    Some(node) => node,
+                    None => {
+                        scratch.list_feasible();
+                        self.prioritize(scratch, shared, record.as_deref_mut())?;
+                        self.select_host(scratch, record)
+                    }
+                }
             }
         };
-        Ok(Decision { node, n_evaluated: found.n_evaluated, n_feasible })
+        Ok(Decision { node, n_evaluated, n_feasible })
     }
 
     /// Runs the PreFilter plugins. Upstream: `RunPreFilterPlugins` (v1.36.2 framework/runtime/framework.go).
@@ -223,4 +233,4 @@ fn unsatisfied(plugins: &BTreeSet<&'static str>) -> String {
 }
 
 /// Clusters of fewer nodes are scheduled on the calling thread: entering the pool costs more than it saves.
-const MIN_NODES_FOR_POOL: usize = 2 * super::find_nodes::NODES_PER_TASK;
+const MIN_NODES_FOR_POOL: usize = 16_384;

@@ -1,47 +1,52 @@
-//! Which nodes can take the pod: Filter over chunks of the mask, nominated pods, sampling, extenders. Why a node cannot is in `diagnose`.
+//! Which nodes can take the pod: Filter over tiles of the mask, nominated pods, sampling, extenders. Why a node cannot is
+//! in `diagnose`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use rayon::prelude::*;
-
 use super::algorithm::{Algorithm, Restriction};
+use super::score_tiles::ScorePlan;
 use super::scratch::Scratch;
-use crate::cache::{Candidates, NodeIdx};
-use crate::framework::{FilterStates, FilterStatus, Reasons, Result};
+use super::tiles::{Tile, WORDS_PER_TILE};
+use crate::cache::{Candidates, NodeIdx, set_bit};
+use crate::framework::{CycleState, FilterStates, FilterStatus, Reasons, Result};
 
 /// Below this many nodes all are looked at; upstream: `minFeasibleNodesToFind` (v1.36.2 schedule_one.go).
 const MIN_FEASIBLE_NODES_TO_FIND: usize = 100;
 /// Upstream: `minFeasibleNodesPercentageToFind`.
 const MIN_FEASIBLE_NODES_PERCENTAGE_TO_FIND: usize = 5;
-/// Nodes of one parallel task. A fork costs about as much as filtering some thousand nodes, so smaller clusters run
-/// on the calling thread; measured by the `filter` group of the benches.
-pub(super) const NODES_PER_TASK: usize = 8_192;
 
-/// What came of the search, besides the feasible nodes in the scratch.
+/// What came of the search, besides the mask of feasible nodes in the scratch.
+#[derive(Default)]
 pub(super) struct Found {
+    pub(super) n_feasible: usize,
     /// Nodes that were looked at: upstream's count of feasible nodes and rejections.
     pub(super) n_evaluated: usize,
     /// What extenders said against nodes.
     pub(super) rejected_by_extenders: BTreeMap<NodeIdx, (FilterStatus, Reasons)>,
+    /// Set if the tiles have been scored already.
+    pub(super) scored: Option<ScorePlan>,
 }
 
 impl Algorithm<'_> {
-    /// Leaves the feasible nodes in `scratch.feasible`, in node order.
+    /// Leaves the feasible nodes in `scratch.mask`. Given a plan, the nodes are scored in the same go, if all feasible ones
+    /// are wanted.
     pub(super) fn find_feasible_nodes(
         &self,
         scratch: &mut Scratch,
+        shared: &CycleState,
         states: &FilterStates,
         restriction: Option<&Restriction>,
         start_index: &mut usize,
     ) -> Result<Found> {
         let snapshot = self.cycle.snapshot;
         if let Some(nominated) = self.nominated_node(states)? {
-            scratch.feasible.clear();
-            scratch.feasible.push(nominated);
-            let mut found = Found { n_evaluated: 1, rejected_by_extenders: BTreeMap::new() };
+            scratch.mask.clear();
+            scratch.mask.resize(snapshot.live().len(), 0);
+            set_bit(&mut scratch.mask, nominated.slot());
+            let mut found = Found { n_feasible: 1, n_evaluated: 1, ..Found::default() };
             self.run_extenders(scratch, &mut found)?;
-            if !scratch.feasible.is_empty() {
+            if found.n_feasible > 0 {
                 scratch.considered.clear();
                 return Ok(found);
             }
@@ -49,11 +54,15 @@ impl Algorithm<'_> {
 
         let n_candidates = self.mark_candidates(scratch, restriction);
         let n_to_find = self.n_feasible_nodes_to_find(n_candidates);
-        self.filter_all(scratch, states)?;
-        let n_evaluated = self.collect(scratch, n_candidates, n_to_find, *start_index);
-        *start_index = (*start_index + n_evaluated) % snapshot.n_nodes().max(1);
-
-        let mut found = Found { n_evaluated, rejected_by_extenders: BTreeMap::new() };
+        let is_final = n_to_find >= n_candidates && self.filters.nominations().is_empty() && self.extenders.is_empty();
+        let plan = if is_final && self.has_scoring() { self.plan_scores(None, shared) } else { None };
+        let n_feasible = self.filter_all(scratch, states, plan.as_ref().map(|plan| (plan, shared)))?;
+        let mut found = Found { n_feasible, n_evaluated: n_candidates, scored: plan, ..Found::default() };
+        if n_feasible > n_to_find {
+            found.n_evaluated = sample(scratch, n_candidates, n_to_find, *start_index);
+            found.n_feasible = n_to_find;
+        }
+        *start_index = (*start_index + found.n_evaluated) % snapshot.n_nodes().max(1);
         self.run_extenders(scratch, &mut found)?;
         Ok(found)
     }
@@ -109,24 +118,27 @@ impl Algorithm<'_> {
         !self.profile.score_order.is_empty() || self.extenders.iter().any(|extender| extender.weight() != 0)
     }
 
-    /// Clears the bits of the nodes that do not fit.
-    fn filter_all(&self, scratch: &mut Scratch, states: &FilterStates) -> Result<()> {
-        let words_per_task = (NODES_PER_TASK / 64).max(scratch.mask.len().div_ceil(2 * self.n_threads));
-        let filter = |at: usize, words: &mut [u64]| {
-            self.filters.filter_chunk(states, self.cycle, &mut Candidates::new(at * words_per_task, words))
-        };
-        if self.n_threads == 1 || scratch.mask.len() <= words_per_task {
-            for (at, words) in scratch.mask.chunks_mut(words_per_task).enumerate() {
-                filter(at, words)?;
+    /// Clears the bits of the nodes that do not fit, and scores the others if there is a plan. Returns their number.
+    fn filter_all(
+        &self,
+        scratch: &mut Scratch,
+        states: &FilterStates,
+        scoring: Option<(&ScorePlan, &CycleState)>,
+    ) -> Result<usize> {
+        let Scratch { mask, tiles, .. } = scratch;
+        tiles.resize_with(mask.len().div_ceil(WORDS_PER_TILE), Tile::new);
+        self.for_each_tile(mask, tiles, |first_word, words, tile| {
+            self.filters.filter_chunk(states, self.cycle, &mut Candidates::new(first_word, words))?;
+            tile.n_feasible = n_ones(words);
+            if let Some((plan, shared)) = scoring {
+                self.score_tile(plan, shared, first_word, words, tile);
             }
-        } else {
-            let tasks = scratch.mask.par_chunks_mut(words_per_task).enumerate();
-            // The first error in node order, whichever thread is fastest.
-            if let Some(error) = tasks.map(|(at, words)| filter(at, words)).find_map_first(std::result::Result::err) {
-                return Err(error);
-            }
+            Ok(())
+        })?;
+        if !self.filters.nominations().is_empty() {
+            self.filter_nominated_nodes(scratch, states)?;
         }
-        self.filter_nominated_nodes(scratch, states)
+        Ok(scratch.tiles.iter().map(|tile| tile.n_feasible).sum())
     }
 
     /// A node with nominated pods must fit with them, too.
@@ -141,40 +153,19 @@ impl Algorithm<'_> {
             let rejected = self.filters.filter_with_nominated(states, self.cycle, snapshot.view(node))?;
             if rejected.is_some() {
                 scratch.mask[node.slot() / 64] &= !bit;
+                scratch.tiles[node.slot() / 64 / WORDS_PER_TILE].n_feasible -= 1;
             }
         }
         Ok(())
     }
 
-    /// Lists the feasible nodes, or the first `n_to_find` of them from the start index on, wrapping round. Returns how
-    /// many nodes the search looked at.
-    fn collect(&self, scratch: &mut Scratch, n_candidates: usize, n_to_find: usize, start_index: usize) -> usize {
-        scratch.feasible.clear();
-        let n_feasible: usize = scratch.mask.iter().map(|word| word.count_ones() as usize).sum();
-        if n_feasible <= n_to_find {
-            Candidates::new(0, &mut scratch.mask).list(&mut scratch.feasible);
-            return n_candidates;
-        }
-        let start = start_index % n_candidates.max(1);
-        let is_feasible = |node: NodeIdx, mask: &[u64]| mask[node.slot() / 64] >> (node.slot() % 64) & 1 == 1;
-        let candidates = Candidates::new(0, &mut scratch.considered);
-        let mut n_evaluated = 0;
-        for node in candidates.iter().skip(start).chain(candidates.iter().take(start)) {
-            n_evaluated += 1;
-            if is_feasible(node, &scratch.mask) {
-                scratch.feasible.push(node);
-                if scratch.feasible.len() == n_to_find {
-                    break;
-                }
-            }
-        }
-        scratch.feasible.sort_unstable();
-        n_evaluated
-    }
-
     /// Upstream: `findNodesThatPassExtenders` (v1.36.2 schedule_one.go).
     fn run_extenders(&self, scratch: &mut Scratch, found: &mut Found) -> Result<()> {
         let snapshot = self.cycle.snapshot;
+        if !self.extenders.iter().any(|extender| extender.is_filter()) {
+            return Ok(());
+        }
+        scratch.list_feasible();
         for extender in self.extenders.iter().filter(|extender| extender.is_filter()) {
             if scratch.feasible.is_empty() {
                 break;
@@ -206,6 +197,34 @@ impl Algorithm<'_> {
             let remaining: BTreeSet<NodeIdx> = result.nodes.iter().filter_map(|name| snapshot.find(name)).collect();
             scratch.feasible.retain(|node| remaining.contains(node));
         }
+        scratch.mark_feasible();
+        found.n_feasible = scratch.feasible.len();
         Ok(())
     }
+}
+
+/// Leaves the first `n_to_find` feasible nodes from the start index on, wrapping round; there are more. Returns how many
+/// nodes the search looked at.
+fn sample(scratch: &mut Scratch, n_candidates: usize, n_to_find: usize, start_index: usize) -> usize {
+    let start = start_index % n_candidates.max(1);
+    let Scratch { mask, considered, feasible, .. } = scratch;
+    let is_feasible = |node: NodeIdx| mask[node.slot() / 64] >> (node.slot() % 64) & 1 == 1;
+    let candidates = Candidates::new(0, considered);
+    let mut n_evaluated = 0;
+    feasible.clear();
+    for node in candidates.iter().skip(start).chain(candidates.iter().take(start)) {
+        n_evaluated += 1;
+        if is_feasible(node) {
+            feasible.push(node);
+            if feasible.len() == n_to_find {
+                break;
+            }
+        }
+    }
+    scratch.mark_feasible();
+    n_evaluated
+}
+
+fn n_ones(words: &[u64]) -> usize {
+    words.iter().map(|word| word.count_ones() as usize).sum()
 }

@@ -18,7 +18,9 @@ mod rng;
 mod schedule_one;
 mod scheduler;
 mod score_nodes;
+mod score_tiles;
 mod scratch;
+mod tiles;
 
 pub use attempt::{Attempt, Outcome};
 pub use examine::{Examination, Examined, NodeRejection, PostFilterOutcome, PreFilterOutcome};

@@ -1,7 +1,7 @@
 //! Memory of one cycle, kept for the next: after warm-up, filtering and scoring allocate nothing.
 
-use super::score_nodes::Best;
-use crate::cache::NodeIdx;
+use super::tiles::Tile;
+use crate::cache::{Candidates, NodeIdx};
 
 /// Buffers that cycles share.
 #[derive(Debug, Default)]
@@ -10,12 +10,28 @@ pub(super) struct Scratch {
     pub(super) mask: Vec<u64>,
     /// The nodes that came into question at all.
     pub(super) considered: Vec<u64>,
-    /// Feasible nodes in node order.
+    /// Feasible nodes in node order, for those who ask for [`Scratch::list_feasible`].
     pub(super) feasible: Vec<NodeIdx>,
     /// Raw, then normalised scores of one plugin, one per feasible node.
     pub(super) scores: Vec<i64>,
     /// Weighted sums, one per feasible node.
     pub(super) totals: Vec<i64>,
-    /// The best of each block of totals.
-    pub(super) bests: Vec<Best>,
+    /// Scores by slot, for the pass that does without the list.
+    pub(super) tiles: Vec<Tile>,
+}
+
+impl Scratch {
+    /// Lists the nodes of the mask.
+    pub(super) fn list_feasible(&mut self) {
+        self.feasible.clear();
+        Candidates::new(0, &mut self.mask).list(&mut self.feasible);
+    }
+
+    /// Lets the mask have the listed nodes and no others.
+    pub(super) fn mark_feasible(&mut self) {
+        self.mask.fill(0);
+        for node in &self.feasible {
+            self.mask[node.slot() / 64] |= 1 << (node.slot() % 64);
+        }
+    }
 }

@@ -8,7 +8,7 @@ use super::{
     Cycle, CycleState, FilterPlugin, FilterStatus, PreFilterStatus, PreScoreStatus, Reason, ReasonCounts, Reasons,
     Result, ScorePlugin, Sharing, Signature,
 };
-use crate::cache::{Candidates, Indexes, NodeIdx, NodeView, Objects};
+use crate::cache::{Candidates, Indexes, NodeIdx, NodeView, Objects, SlotRun};
 use crate::model::Pod;
 
 /// Per-cycle state of one filter plugin.
@@ -332,6 +332,16 @@ pub trait DynScore: Send + Sync {
         states: &mut ScoreStates,
         at: usize,
     ) -> Result<()>;
+    /// Whether the plugin took part: see [`ScorePlugin::pre_score_mask`].
+    #[doc(hidden)]
+    fn pre_score_mask(
+        &self,
+        cycle: Cycle<'_>,
+        feasible: Option<&[u64]>,
+        shared: &CycleState,
+        states: &mut ScoreStates,
+        at: usize,
+    ) -> Result<bool>;
     #[doc(hidden)]
     fn score(
         &self,
@@ -352,7 +362,17 @@ pub trait DynScore: Send + Sync {
         scores: &mut [i64],
     ) -> Result<()>;
     #[doc(hidden)]
-    fn uniform_score(&self, states: &ScoreStates, at: usize, cycle: Cycle<'_>) -> Option<i64>;
+    fn score_slots(
+        &self,
+        states: &ScoreStates,
+        at: usize,
+        cycle: Cycle<'_>,
+        shared: &CycleState,
+        slots: SlotRun<'_>,
+        scores: &mut [i64],
+    ) -> Result<bool>;
+    #[doc(hidden)]
+    fn uniform_score(&self, states: &ScoreStates, at: usize, cycle: Cycle<'_>, shared: &CycleState) -> Option<i64>;
     /// [`ScorePlugin::normalizes`].
     fn normalizes(&self) -> bool;
     #[doc(hidden)]
@@ -364,6 +384,9 @@ pub trait DynScore: Send + Sync {
         nodes: &[NodeIdx],
         scores: &mut [i64],
     ) -> Result<()>;
+    #[doc(hidden)]
+    fn normalize_between(&self, states: &ScoreStates, at: usize, lowest: i64, highest: i64, scores: &mut [i64])
+    -> bool;
 }
 
 impl<P: ScorePlugin> DynScore for P {
@@ -407,6 +430,18 @@ impl<P: ScorePlugin> DynScore for P {
         Ok(())
     }
 
+    fn pre_score_mask(
+        &self,
+        cycle: Cycle<'_>,
+        feasible: Option<&[u64]>,
+        shared: &CycleState,
+        states: &mut ScoreStates,
+        at: usize,
+    ) -> Result<bool> {
+        let status = ScorePlugin::pre_score_mask(self, cycle, feasible, shared)?;
+        Ok(status.map(|status| states.slots[at] = ScoreSlot::of(status)).is_some())
+    }
+
     fn score(
         &self,
         states: &ScoreStates,
@@ -430,8 +465,20 @@ impl<P: ScorePlugin> DynScore for P {
         ScorePlugin::score_chunk(self, states.slots[at].get(), cycle, shared, nodes, scores)
     }
 
-    fn uniform_score(&self, states: &ScoreStates, at: usize, cycle: Cycle<'_>) -> Option<i64> {
-        ScorePlugin::uniform_score(self, states.slots[at].get(), cycle)
+    fn score_slots(
+        &self,
+        states: &ScoreStates,
+        at: usize,
+        cycle: Cycle<'_>,
+        shared: &CycleState,
+        slots: SlotRun<'_>,
+        scores: &mut [i64],
+    ) -> Result<bool> {
+        ScorePlugin::score_slots(self, states.slots[at].get(), cycle, shared, slots, scores)
+    }
+
+    fn uniform_score(&self, states: &ScoreStates, at: usize, cycle: Cycle<'_>, shared: &CycleState) -> Option<i64> {
+        ScorePlugin::uniform_score(self, states.slots[at].get(), cycle, shared)
     }
 
     fn normalizes(&self) -> bool {
@@ -447,5 +494,16 @@ impl<P: ScorePlugin> DynScore for P {
         scores: &mut [i64],
     ) -> Result<()> {
         ScorePlugin::normalize(self, states.slots[at].get(), cycle, nodes, scores)
+    }
+
+    fn normalize_between(
+        &self,
+        states: &ScoreStates,
+        at: usize,
+        lowest: i64,
+        highest: i64,
+        scores: &mut [i64],
+    ) -> bool {
+        ScorePlugin::normalize_between(self, states.slots[at].get(), lowest, highest, scores)
     }
 }

@@ -33,6 +33,7 @@ pub use extender::{Extender, ExtenderFilterResult};
 pub use filters::{Filters, RejectedBy};
 pub use fit_error::FitError;
 pub use normalize::default_normalize_score;
+pub(crate) use normalize::normalize_to;
 pub use outcome::{
     FilterStatus, PermitStatus, PluginError, PostFilterStatus, PreEnqueueStatus, PreFilterStatus, PreScoreStatus,
     Reason, Reasons, ReserveStatus, Result,

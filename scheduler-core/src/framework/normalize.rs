@@ -15,7 +15,13 @@ use crate::cache::{Lanes, vectorized};
 /// assert_eq!(scores, [75, 50, 0]);
 /// ```
 pub fn default_normalize_score(reverse: bool, scores: &mut [i64]) {
-    let highest = scores.iter().copied().max().unwrap_or(0).max(0);
+    let highest = scores.iter().copied().max().unwrap_or(0);
+    normalize_to(highest, reverse, scores);
+}
+
+/// As [`default_normalize_score`], for some of the scores, when the highest of all is known.
+pub(crate) fn normalize_to(highest: i64, reverse: bool, scores: &mut [i64]) {
+    let highest = highest.max(0);
     if highest == 0 {
         if reverse {
             scores.fill(MAX_NODE_SCORE);

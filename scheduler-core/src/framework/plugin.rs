@@ -7,7 +7,7 @@ use super::{
     Hint, PermitStatus, PostFilterStatus, PreEnqueueStatus, PreFilterStatus, PreFlight, PreScoreStatus, QueuedEntity,
     Reason, ReasonCounts, Rejected, ReserveStatus, Result, Sharing, Signature, Step, WaitingPods,
 };
-use crate::cache::{Candidates, Indexes, NodeIdx, NodeView, Objects};
+use crate::cache::{Candidates, Indexes, NodeIdx, NodeView, Objects, SlotRun};
 use crate::model::Pod;
 
 /// What every plugin has, whatever extension points it implements.
@@ -247,6 +247,22 @@ pub trait ScorePlugin: Plugin {
         self.pre_score(cycle, &nodes, shared)
     }
 
+    /// As [`pre_score`](ScorePlugin::pre_score), for feasible nodes that are known as a mask, one bit a slot, or not known
+    /// yet: the engine then scores each node as soon as the filters let it pass. `None` if that does not do for this
+    /// plugin. Only speed: what it leaves must be what `pre_score` would.
+    ///
+    /// # Errors
+    /// When the plugin cannot do its work; `pre_score` is asked again and reports it.
+    fn pre_score_mask(
+        &self,
+        cycle: Cycle<'_>,
+        feasible: Option<&[u64]>,
+        shared: &CycleState,
+    ) -> Result<Option<PreScoreStatus<Self::State>>> {
+        let _ = (cycle, feasible, shared);
+        Ok(None)
+    }
+
     /// The node's raw score. `state` is `None` when PreScore did not run in this profile.
     ///
     /// # Errors
@@ -277,10 +293,28 @@ pub trait ScorePlugin: Plugin {
         Ok(())
     }
 
+    /// Raw scores of a run of slots, most of them feasible: `scores[i]` belongs to the run's slot `i`. What is left for
+    /// slots that are not feasible does not matter. False, and anything in `scores`, if these nodes must be scored one by
+    /// one. Only speed.
+    ///
+    /// # Errors
+    /// When the plugin cannot do its work; the nodes are then scored one by one.
+    fn score_slots(
+        &self,
+        state: Option<&Self::State>,
+        cycle: Cycle<'_>,
+        shared: &CycleState,
+        slots: SlotRun<'_>,
+        scores: &mut [i64],
+    ) -> Result<bool> {
+        let _ = (state, cycle, shared, slots, scores);
+        Ok(false)
+    }
+
     /// The normalised score that every feasible node gets, if that is known without looking at the nodes. Only speed: it
     /// must be what [`score`](ScorePlugin::score) and [`normalize`](ScorePlugin::normalize) would come to.
-    fn uniform_score(&self, state: Option<&Self::State>, cycle: Cycle<'_>) -> Option<i64> {
-        let _ = (state, cycle);
+    fn uniform_score(&self, state: Option<&Self::State>, cycle: Cycle<'_>, shared: &CycleState) -> Option<i64> {
+        let _ = (state, cycle, shared);
         None
     }
 
@@ -303,6 +337,20 @@ pub trait ScorePlugin: Plugin {
     ) -> Result<()> {
         let _ = (state, cycle, nodes, scores);
         Ok(())
+    }
+
+    /// As [`normalize`](ScorePlugin::normalize), for some of the feasible nodes, when the lowest and the highest raw score
+    /// of all of them say everything. False, and nothing done, when they do not; no scores at all ask just that. Only
+    /// speed.
+    fn normalize_between(
+        &self,
+        state: Option<&Self::State>,
+        lowest: i64,
+        highest: i64,
+        scores: &mut [i64],
+    ) -> bool {
+        let _ = (state, lowest, highest, scores);
+        false
     }
 }
 

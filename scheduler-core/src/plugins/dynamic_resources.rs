@@ -113,17 +113,8 @@ impl ScorePlugin for DynamicResources {
         false
     }
 
-    fn score_chunk(
-        &self,
-        _: Option<&()>,
-        _: Cycle<'_>,
-        shared: &CycleState,
-        _: &[crate::cache::NodeIdx],
-        scores: &mut [i64],
-    ) -> Result<()> {
-        shared.get::<Seen>().ok_or_else(PluginError::not_found)?;
-        scores.fill(0);
-        Ok(())
+    fn uniform_score(&self, _: Option<&()>, _: Cycle<'_>, shared: &CycleState) -> Option<i64> {
+        shared.get::<Seen>().map(|_| 0)
     }
 }
 

@@ -112,7 +112,7 @@ impl ScorePlugin for ImageLocality {
     }
 
     /// No node is better than another while none holds any of the images.
-    fn uniform_score(&self, _: Option<&()>, cycle: Cycle<'_>) -> Option<i64> {
+    fn uniform_score(&self, _: Option<&()>, cycle: Cycle<'_>, _: &CycleState) -> Option<i64> {
         let held = cycle.snapshot.images();
         let is_held = images(cycle.pod).any(|name| held.get(&name).is_some());
         (!is_held).then(|| priority(0, cycle.pod.containers.len()))

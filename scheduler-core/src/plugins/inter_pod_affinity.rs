@@ -166,8 +166,8 @@ enum Base {
     /// Added up by domain.
     Summed {
         counts: Arc<FxHashMap<u32, i64>>,
-        /// Domains with a positive count, one bit a value id.
-        positive: Arc<[u64]>,
+        /// Domains with a positive count, and nothing else.
+        positive: Arc<IdSet>,
     },
     /// Each node is a domain of its own: as events keep the counts. Their sum is what counts.
     OnNodes(SmallVec<[Kept; 2]>),
@@ -223,11 +223,8 @@ impl Domains {
         let Some(column) = snapshot.labels().get(&self.topology_key) else { return };
         let values = column.values();
         match &self.base {
-            Base::Summed { positive: domains, .. } => {
-                let is_positive =
-                    |id: u32| domains.get(id as usize / 64).is_some_and(|word| word >> (id % 64) & 1 == 1);
-                nodes.retain_ids(values, &IdSet::new(column.n_ids(), !positive, |id| is_positive(id) == positive));
-            }
+            Base::Summed { positive: domains, .. } if positive => nodes.retain_ids(values, domains),
+            Base::Summed { positive: domains, .. } => nodes.remove_ids(values, domains),
             Base::OnNodes(all) if positive => {
                 nodes.retain(|node| {
                     values[node.slot()] != LabelColumn::NONE
@@ -300,11 +297,8 @@ impl Collector {
     fn finish(self, snapshot: &Snapshot) -> TopologyCounts {
         let summed = self.summed.into_iter().map(|(topology_key, counts)| {
             let n_ids = snapshot.labels().get(&topology_key).map_or(0, LabelColumn::n_ids);
-            let mut positive = vec![0_u64; n_ids.div_ceil(64)];
-            for (domain, _) in counts.iter().filter(|(_, count)| **count > 0) {
-                positive[*domain as usize / 64] |= 1 << (domain % 64);
-            }
-            (topology_key, Base::Summed { counts: Arc::new(counts), positive: positive.into() })
+            let positive = IdSet::new(n_ids, false, |domain| counts.get(&domain).is_some_and(|count| *count > 0));
+            (topology_key, Base::Summed { counts: Arc::new(counts), positive: Arc::new(positive) })
         });
         let on_nodes = self.on_nodes.into_iter().map(|(topology_key, all)| (topology_key, Base::OnNodes(all)));
         let mut all: SmallVec<[Domains; 1]> = summed
@@ -340,7 +334,7 @@ impl TopologyCounts {
     fn change(&mut self, snapshot: &Snapshot, topology_key: &Arc<str>, node: NodeIdx, by: i64) {
         let Some(domain) = domain_of(snapshot, topology_key, node) else { return };
         let at = self.0.iter().position(|domains| domains.topology_key == *topology_key).unwrap_or_else(|| {
-            let base = Base::Summed { counts: Arc::default(), positive: Arc::from([]) };
+            let base = Base::Summed { counts: Arc::default(), positive: Arc::new(IdSet::Only(SmallVec::new())) };
             self.0.push(Domains { topology_key: Arc::clone(topology_key), base, changes: SmallVec::new() });
             self.0.len() - 1
         });

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::inter_pod_affinity::{InterPodAffinity, count_key, counted};
-use crate::cache::{LabelColumn, NodeIdx, NodeView, Snapshot, TermEntry};
+use crate::cache::exact::{float, floor, integer};
+use crate::cache::{LabelColumn, Lanes, NodeIdx, NodeView, SlotRun, Snapshot, TermEntry, vectorized};
 use crate::framework::{Cycle, CycleState, MAX_NODE_SCORE, PluginError, PreScoreStatus, Result, ScorePlugin};
 
 /// What each domain of each topology key scores: by value id.
@@ -84,6 +85,16 @@ impl ScorePlugin for InterPodAffinity {
         Ok(PreScoreStatus::Success(TopologyScores(adder.by_key.into_iter().collect())))
     }
 
+    /// Does not look at the feasible nodes.
+    fn pre_score_mask(
+        &self,
+        cycle: Cycle<'_>,
+        _: Option<&[u64]>,
+        shared: &CycleState,
+    ) -> Result<Option<PreScoreStatus<TopologyScores>>> {
+        self.pre_score(cycle, &[], shared).map(Some)
+    }
+
     fn score(
         &self,
         state: Option<&TopologyScores>,
@@ -123,24 +134,95 @@ impl ScorePlugin for InterPodAffinity {
         Ok(())
     }
 
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        reason = "upstream computes in float64, too"
-    )]
+    fn score_slots(
+        &self,
+        state: Option<&TopologyScores>,
+        cycle: Cycle<'_>,
+        _: &CycleState,
+        slots: SlotRun<'_>,
+        scores: &mut [i64],
+    ) -> Result<bool> {
+        let Some(TopologyScores(by_key)) = state else { return Ok(false) };
+        scores.fill(0);
+        for (key, by_domain) in by_key {
+            let Some(column) = cycle.snapshot.labels().get(key) else { continue };
+            for (score, domain) in scores.iter_mut().zip(&column.values()[slots.range()]) {
+                *score = score.wrapping_add(by_domain.get(*domain as usize).copied().unwrap_or(0));
+            }
+        }
+        Ok(true)
+    }
+
     fn normalize(&self, state: Option<&TopologyScores>, _: Cycle<'_>, _: &[NodeIdx], scores: &mut [i64]) -> Result<()> {
         state.ok_or_else(PluginError::not_found)?;
         let lowest = scores.iter().copied().min().unwrap_or(0);
         let highest = scores.iter().copied().max().unwrap_or(0);
-        let range = highest.wrapping_sub(lowest);
-        for score in scores {
-            let scaled = if range > 0 {
-                MAX_NODE_SCORE as f64 * (score.wrapping_sub(lowest) as f64 / range as f64)
-            } else {
-                0.0
-            };
-            *score = scaled as i64;
-        }
+        spread_out(lowest, highest, scores);
         Ok(())
+    }
+
+    fn normalize_between(&self, state: Option<&TopologyScores>, lowest: i64, highest: i64, scores: &mut [i64]) -> bool {
+        if state.is_some() {
+            spread_out(lowest, highest, scores);
+        }
+        state.is_some()
+    }
+}
+
+/// The lowest score becomes 0 and the highest 100; nothing is left of scores that are all the same.
+#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "upstream computes in float64, too")]
+fn spread_out(lowest: i64, highest: i64, scores: &mut [i64]) {
+    let range = highest.wrapping_sub(lowest);
+    if range <= 0 {
+        scores.fill(0);
+    } else if range < 1 << 51 {
+        vectorized(SpreadOut { lowest, range, scores });
+    } else {
+        for score in scores {
+            let part = score.wrapping_sub(lowest) as f64 / range as f64;
+            *score = (MAX_NODE_SCORE as f64 * part) as i64;
+        }
+    }
+}
+
+/// The same in vectors, for a range below 2^51.
+struct SpreadOut<'a> {
+    lowest: i64,
+    range: i64,
+    scores: &'a mut [i64],
+}
+
+impl Lanes for SpreadOut<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let range = float(self.range);
+        for score in self.scores {
+            *score = integer(floor(100.0 * (float(score.wrapping_sub(self.lowest)) / range)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn scores_are_spread_out_in_vectors_as_one_by_one(
+            scores in prop::collection::vec(prop_oneof![4 => -1000_i64..1000, 1 => -1_i64 << 49..1 << 49], 1..20),
+        ) {
+            let (lowest, highest) = (scores.iter().min().copied(), scores.iter().max().copied());
+            let (lowest, highest) = (lowest.expect("one"), highest.expect("one"));
+            let range = (highest - lowest) as f64;
+            let one = |score: &i64| if range > 0.0 { (100.0 * ((score - lowest) as f64 / range)) as i64 } else { 0 };
+            let want: Vec<i64> = scores.iter().map(one).collect();
+            let mut got = scores;
+            spread_out(lowest, highest, &mut got);
+            prop_assert_eq!(got, want);
+        }
     }
 }

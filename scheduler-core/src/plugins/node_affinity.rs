@@ -5,13 +5,15 @@ use std::collections::BTreeSet;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use crate::cache::{Candidates, Indexes, NodeIdx, NodeMatcher, NodeView, Objects};
+use smallvec::SmallVec;
+
+use crate::cache::{Candidates, Indexes, NodeIdx, NodeMatcher, NodeView, Objects, SlotRun, add_where};
 use crate::config::affinity as config;
 use crate::config::args::NodeAffinityArgs;
 use crate::framework::{
     ActionType, ClusterEvent, ClusterView, Cycle, CycleState, EnqueueExtensions, EventFilter, EventResource,
     FilterPlugin, FilterStatus, Hint, Plugin, PluginError, PreFilterStatus, PreScoreStatus, Reason, Result,
-    ScorePlugin, Sharing, Signature, default_normalize_score,
+    ScorePlugin, Sharing, Signature, default_normalize_score, normalize_to,
 };
 use crate::model::{NodeSelector, NodeSelectorTerm, Object, Operator, Pod, PreferredSchedulingTerm, Requirement};
 
@@ -203,6 +205,16 @@ impl ScorePlugin for NodeAffinity {
         )))
     }
 
+    /// Does not look at the feasible nodes.
+    fn pre_score_mask(
+        &self,
+        cycle: Cycle<'_>,
+        _: Option<&[u64]>,
+        shared: &CycleState,
+    ) -> Result<Option<PreScoreStatus<Preferences>>> {
+        self.pre_score(cycle, &[], shared).map(Some)
+    }
+
     fn score(&self, _: Option<&Preferences>, cycle: Cycle<'_>, _: &CycleState, node: NodeView<'_>) -> Result<i64> {
         let own = preferred_terms(cycle.pod)?;
         let terms = own.iter().chain(self.added_preferred.iter().flatten()).filter(|term| counts(term));
@@ -238,9 +250,33 @@ impl ScorePlugin for NodeAffinity {
         Ok(())
     }
 
+    fn score_slots(
+        &self,
+        state: Option<&Preferences>,
+        cycle: Cycle<'_>,
+        _: &CycleState,
+        slots: SlotRun<'_>,
+        scores: &mut [i64],
+    ) -> Result<bool> {
+        let Some(Preferences(terms)) = state else { return Ok(false) };
+        scores.fill(0);
+        for (weight, matcher, _) in terms {
+            let Some(matcher) = matcher else { return Ok(false) };
+            let mut matching: SmallVec<[u64; 8]> = slots.feasible().into();
+            matcher.retain(cycle.snapshot, &mut Candidates::new(slots.first_word(), &mut matching));
+            add_where(&matching, *weight, scores);
+        }
+        Ok(true)
+    }
+
     fn normalize(&self, _: Option<&Preferences>, _: Cycle<'_>, _: &[NodeIdx], scores: &mut [i64]) -> Result<()> {
         default_normalize_score(false, scores);
         Ok(())
+    }
+
+    fn normalize_between(&self, _: Option<&Preferences>, _: i64, highest: i64, scores: &mut [i64]) -> bool {
+        normalize_to(highest, false, scores);
+        true
     }
 }
 

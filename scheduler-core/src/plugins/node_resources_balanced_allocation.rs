@@ -4,7 +4,7 @@
 use std::hash::Hash;
 
 use super::resource_allocation::{AllocationScorer, Inputs, Strategy};
-use crate::cache::{NodeIdx, NodeView};
+use crate::cache::{NodeIdx, NodeView, SlotRun};
 use crate::config::args::NodeResourcesBalancedAllocationArgs;
 use crate::framework::{Cycle, CycleState, Plugin, PreScoreStatus, Result, ScorePlugin, Sharing, Signature};
 
@@ -46,6 +46,16 @@ impl ScorePlugin for NodeResourcesBalancedAllocation {
         })
     }
 
+    /// Does not look at the feasible nodes.
+    fn pre_score_mask(
+        &self,
+        cycle: Cycle<'_>,
+        _: Option<&[u64]>,
+        shared: &CycleState,
+    ) -> Result<Option<PreScoreStatus<Inputs>>> {
+        self.pre_score(cycle, &[], shared).map(Some)
+    }
+
     fn score(&self, state: Option<&Inputs>, cycle: Cycle<'_>, _: &CycleState, node: NodeView<'_>) -> Result<i64> {
         Ok(match state {
             Some(inputs) => self.scorer.score(inputs, node),
@@ -77,5 +87,17 @@ impl ScorePlugin for NodeResourcesBalancedAllocation {
             },
         }
         Ok(())
+    }
+
+    fn score_slots(
+        &self,
+        state: Option<&Inputs>,
+        cycle: Cycle<'_>,
+        _: &CycleState,
+        slots: SlotRun<'_>,
+        scores: &mut [i64],
+    ) -> Result<bool> {
+        let columns = cycle.snapshot.resources();
+        Ok(state.is_some_and(|inputs| self.scorer.score_slots(inputs, columns, slots, scores)))
     }
 }

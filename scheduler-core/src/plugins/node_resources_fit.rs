@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::resource_allocation::{AllocationScorer, Inputs, Strategy};
 use crate::cache::{
-    Candidates, LANES, NodeIdx, NodeView, Objects, ResourceColumns, ResourceId, WordMask, mask_of, words,
+    Candidates, LANES, NodeIdx, NodeView, Objects, ResourceColumns, ResourceId, SlotRun, WordMask, mask_of, words,
 };
 use crate::config::args::NodeResourcesFitArgs;
 use crate::framework::{
@@ -296,6 +296,16 @@ impl ScorePlugin for NodeResourcesFit {
         Ok(PreScoreStatus::Success(self.scorer.inputs_for_scoring(cycle.pod, cycle.snapshot.resources())))
     }
 
+    /// Does not look at the feasible nodes.
+    fn pre_score_mask(
+        &self,
+        cycle: Cycle<'_>,
+        _: Option<&[u64]>,
+        shared: &CycleState,
+    ) -> Result<Option<PreScoreStatus<Inputs>>> {
+        self.pre_score(cycle, &[], shared).map(Some)
+    }
+
     fn score(&self, state: Option<&Inputs>, cycle: Cycle<'_>, _: &CycleState, node: NodeView<'_>) -> Result<i64> {
         Ok(match state {
             Some(inputs) => self.scorer.score(inputs, node),
@@ -323,6 +333,18 @@ impl ScorePlugin for NodeResourcesFit {
             }
         }
         Ok(())
+    }
+
+    fn score_slots(
+        &self,
+        state: Option<&Inputs>,
+        cycle: Cycle<'_>,
+        _: &CycleState,
+        slots: SlotRun<'_>,
+        scores: &mut [i64],
+    ) -> Result<bool> {
+        let columns = cycle.snapshot.resources();
+        Ok(state.is_some_and(|inputs| self.scorer.score_slots(inputs, columns, slots, scores)))
     }
 }
 

@@ -387,9 +387,26 @@ impl Domains {
 pub struct Spread {
     constraints: Arc<[Constraint]>,
     domains: SmallVec<[Domains; 2]>,
+    /// For each constraint the domains that may take the pod, what-if changes not minded; `None` if no node has the label.
+    open: Arc<[Option<IdSet>]>,
 }
 
 impl Spread {
+    fn new(snapshot: &Snapshot, constraints: Arc<[Constraint]>, domains: SmallVec<[Domains; 2]>) -> Self {
+        let mut spread = Self { constraints, domains, open: Arc::from([]) };
+        let open = |(at, constraint): (usize, &Constraint)| {
+            let n_ids = snapshot.labels().get(&constraint.topology_key)?.n_ids();
+            let (limit, counts) = (spread.limit(at), &spread.domains[at].base);
+            // A domain without included nodes counts as zero.
+            Some(IdSet::new(n_ids, false, |domain| match counts.get(domain as usize) {
+                Some(&Domains::ABSENT) | None => limit >= 0,
+                Some(&count) => i64::from(count) <= limit,
+            }))
+        };
+        spread.open = spread.constraints.iter().enumerate().map(open).collect();
+        spread
+    }
+
     /// The most pods that a domain may hold before the incoming one.
     fn limit(&self, at: usize) -> i64 {
         let constraint = &self.constraints[at];
@@ -448,7 +465,7 @@ impl FilterPlugin for PodTopologySpread {
             })
             .collect::<Result<_>>()?;
         shared.insert(constraints);
-        Ok(PreFilterStatus::success(Spread { constraints: hard, domains }))
+        Ok(PreFilterStatus::success(Spread::new(cycle.snapshot, hard, domains)))
     }
 
     fn filter(&self, state: Option<&Spread>, cycle: Cycle<'_>, node: NodeView<'_>) -> Result<FilterStatus> {
@@ -466,19 +483,11 @@ impl FilterPlugin for PodTopologySpread {
 
     fn filter_chunk(&self, state: Option<&Spread>, cycle: Cycle<'_>, nodes: &mut Candidates<'_>) -> Result<()> {
         let spread = state.ok_or_else(PluginError::not_found)?;
-        for (at, constraint) in spread.constraints.iter().enumerate() {
-            let Some(column) = cycle.snapshot.labels().get(&constraint.topology_key) else {
-                nodes.clear();
-                return Ok(());
-            };
-            let limit = spread.limit(at);
-            let counts = &spread.domains[at].base;
-            // A domain without included nodes counts as zero.
-            let passes = |domain: u32| match counts.get(domain as usize) {
-                Some(&Domains::ABSENT) | None => limit >= 0,
-                Some(&count) => i64::from(count) <= limit,
-            };
-            nodes.retain_ids(column.values(), &IdSet::new(column.n_ids(), false, passes));
+        for (constraint, open) in spread.constraints.iter().zip(&*spread.open) {
+            match (cycle.snapshot.labels().get(&constraint.topology_key), open) {
+                (Some(column), Some(open)) => nodes.retain_ids(column.values(), open),
+                _ => nodes.clear(),
+            }
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use super::pod_topology_spread::{Constraint, Constraints, PodTopologySpread, included_nodes, label_column};
 use crate::cache::exact::{float, floor, integer};
-use crate::cache::{CountIdx, LabelColumn, Lanes, NodeIdx, NodeView, Snapshot, vectorized};
+use crate::cache::{CountIdx, LabelColumn, Lanes, NodeIdx, NodeView, SlotRun, Snapshot, vectorized};
 use crate::framework::{Cycle, CycleState, MAX_NODE_SCORE, PluginError, PreScoreStatus, Result, ScorePlugin};
 
 /// Where the matching pods of a soft constraint are counted.
@@ -58,6 +58,42 @@ pub struct SoftSpread {
     constraints: Vec<Weighed>,
     /// Whether nodes that lack one of the labels score 0 and are left out of normalising, and there are such nodes.
     ignores_some: bool,
+    by_value: Option<ByValue>,
+}
+
+/// What slots score by the value id of one label, unless they hold matching pods and those count: for one constraint over
+/// the nodes and one over domains of nodes at most, kept counts, and every node with its name's label.
+#[derive(Debug)]
+struct ByValue {
+    /// The position of the constraint over domains, if there is one, with the scores.
+    domains: Option<(usize, Vec<i64>)>,
+    /// Of slots whose value has none.
+    other: i64,
+    /// The position of the constraint over nodes, if there is one.
+    nodes: Option<usize>,
+}
+
+impl ByValue {
+    fn new(constraints: &[Weighed], columns: &[&LabelColumn], snapshot: &Snapshot) -> Option<Self> {
+        let (mut by_domain, mut by_node) = (None, None);
+        for (at, (weighed, column)) in constraints.iter().zip(columns).enumerate() {
+            let before = match &weighed.counts {
+                Counts::ByDomain(scores) => by_domain.replace((at, scores)).map(|(at, _)| at),
+                Counts::ByNode(PerNode::Kept(_)) if column.n_labelled() == snapshot.n_nodes() => by_node.replace(at),
+                Counts::ByNode(_) => return None,
+            };
+            if before.is_some() {
+                return None;
+            }
+        }
+        let without_pods = by_node.map_or(0.0, |at| constraints[at].score(0));
+        Some(Self {
+            domains: by_domain
+                .map(|(at, scores)| (at, scores.iter().map(|score| rounded(score + without_pods)).collect())),
+            other: rounded(without_pods),
+            nodes: by_node,
+        })
+    }
 }
 
 impl SoftSpread {
@@ -83,6 +119,7 @@ impl SoftSpread {
         cycle: Cycle<'_>,
         constraints: &Constraints,
         feasible: impl Iterator<Item = (NodeIdx, usize)> + Clone,
+        n_feasible: usize,
     ) -> Result<Self> {
         let snapshot = cycle.snapshot;
         let columns = constraints
@@ -94,27 +131,34 @@ impl SoftSpread {
         let ignores_some = constraints.soft_require_all && lacks_some;
         let has_all = |node: NodeIdx| columns.iter().all(|column| column.values()[node.slot()] != LabelColumn::NONE);
         let considered = feasible.filter(|(node, _)| !ignores_some || has_all(*node));
+        let n_considered =
+            if ignores_some { considered.clone().map(|(_, n_nodes)| n_nodes).sum() } else { n_feasible };
         let mut included = None;
         let weighed = constraints.soft.iter().enumerate().map(|(at, constraint)| {
             let inclusion = constraints.inclusion(false, constraint, cycle.pod);
             let counts = snapshot.pod_counts();
+            let is_everywhere = columns[at].n_labelled() == snapshot.n_nodes();
             if constraint.is_hostname {
-                return weigh_nodes(snapshot, constraint, considered.clone());
+                return weigh_nodes(snapshot, constraint, n_considered);
             }
             match counts.domains(&constraint.count, &constraint.topology_key, &inclusion) {
                 Some(counts) => {
                     let n_pods = |domain| i64::from(counts.n_pods(domain));
-                    weigh_domains(constraint, columns[at], considered.clone(), n_pods)
+                    weigh_domains(constraint, columns[at], is_everywhere, considered.clone(), n_pods)
                 }
                 None => {
                     let included = included
                         .get_or_insert_with(|| included_nodes(cycle, &constraints.soft, constraints.soft_require_all));
                     let counts = count_domains(snapshot, constraint, columns[at], &included[at]);
-                    weigh_domains(constraint, columns[at], considered.clone(), |domain| counts[domain as usize])
+                    weigh_domains(constraint, columns[at], is_everywhere, considered.clone(), |domain| {
+                        counts[domain as usize]
+                    })
                 }
             }
         });
-        Ok(Self { constraints: weighed.collect(), ignores_some })
+        let constraints: Vec<Weighed> = weighed.collect();
+        let by_value = if ignores_some { None } else { ByValue::new(&constraints, &columns, snapshot) };
+        Ok(Self { constraints, ignores_some, by_value })
     }
 }
 
@@ -137,6 +181,7 @@ impl PodTopologySpread {
         &self,
         cycle: Cycle<'_>,
         feasible: impl Iterator<Item = (NodeIdx, usize)> + Clone,
+        n_feasible: usize,
         shared: &CycleState,
     ) -> Result<PreScoreStatus<SoftSpread>> {
         let computed;
@@ -150,7 +195,7 @@ impl PodTopologySpread {
         if constraints.soft.is_empty() || cycle.snapshot.n_nodes() == 0 {
             return Ok(PreScoreStatus::Skip);
         }
-        Ok(PreScoreStatus::Success(SoftSpread::new(cycle, constraints, feasible)?))
+        Ok(PreScoreStatus::Success(SoftSpread::new(cycle, constraints, feasible, n_feasible)?))
     }
 }
 
@@ -163,7 +208,7 @@ impl ScorePlugin for PodTopologySpread {
         feasible: &[NodeIdx],
         shared: &CycleState,
     ) -> Result<PreScoreStatus<SoftSpread>> {
-        self.soft_spread(cycle, feasible.iter().map(|node| (*node, 1)), shared)
+        self.soft_spread(cycle, feasible.iter().map(|node| (*node, 1)), feasible.len(), shared)
     }
 
     fn pre_score_classes(
@@ -172,7 +217,27 @@ impl ScorePlugin for PodTopologySpread {
         feasible: &[(NodeIdx, usize)],
         shared: &CycleState,
     ) -> Result<PreScoreStatus<SoftSpread>> {
-        self.soft_spread(cycle, feasible.iter().copied(), shared)
+        let n_feasible = feasible.iter().map(|(_, n_nodes)| n_nodes).sum();
+        self.soft_spread(cycle, feasible.iter().copied(), n_feasible, shared)
+    }
+
+    fn pre_score_mask(
+        &self,
+        cycle: Cycle<'_>,
+        feasible: Option<&[u64]>,
+        shared: &CycleState,
+    ) -> Result<Option<PreScoreStatus<SoftSpread>>> {
+        match feasible {
+            Some(feasible) => {
+                let nodes = SlotRun::new(0, feasible);
+                self.soft_spread(cycle, nodes.iter().map(|(_, node)| (node, 1)), nodes.n_feasible(), shared).map(Some)
+            }
+            // How many nodes and domains are feasible bears on the weights.
+            None => {
+                let is_empty = shared.get::<Constraints>().is_some_and(|constraints| constraints.soft.is_empty());
+                Ok(is_empty.then_some(PreScoreStatus::Skip))
+            }
+        }
     }
 
     fn score(&self, state: Option<&SoftSpread>, cycle: Cycle<'_>, _: &CycleState, node: NodeView<'_>) -> Result<i64> {
@@ -234,6 +299,44 @@ impl ScorePlugin for PodTopologySpread {
         Ok(())
     }
 
+    fn score_slots(
+        &self,
+        state: Option<&SoftSpread>,
+        cycle: Cycle<'_>,
+        _: &CycleState,
+        slots: SlotRun<'_>,
+        scores: &mut [i64],
+    ) -> Result<bool> {
+        let Some((state, by_value)) = state.and_then(|state| Some((state, state.by_value.as_ref()?))) else {
+            return Ok(false);
+        };
+        let snapshot = cycle.snapshot;
+        let mut values: &[u32] = &[];
+        match &by_value.domains {
+            None => scores.fill(by_value.other),
+            Some((at, of_values)) => {
+                values = &label_column(snapshot, &state.constraints[*at].constraint.topology_key)?.values()[slots.range()];
+                for (score, value) in scores.iter_mut().zip(values) {
+                    *score = of_values.get(*value as usize).copied().unwrap_or(by_value.other);
+                }
+            }
+        }
+        let of_nodes = by_value.nodes.map(|at| &state.constraints[at]);
+        let Some((weighed, Counts::ByNode(PerNode::Kept(column)))) = of_nodes.map(|of| (of, &of.counts)) else {
+            return Ok(true);
+        };
+        let counts = snapshot.pod_counts().nodes(*column);
+        let by_domain = by_value.domains.as_ref().and_then(|(at, _)| match &state.constraints[*at].counts {
+            Counts::ByDomain(scores) => Some(scores),
+            Counts::ByNode(_) => None,
+        });
+        for (at, node) in slots.iter_in(counts.nonzero()) {
+            let of_domain = by_domain.and_then(|scores| scores.get(values[at] as usize)).copied().unwrap_or(0.0);
+            scores[at] = rounded(of_domain + weighed.score(i64::from(counts.get(node))));
+        }
+        Ok(true)
+    }
+
     fn normalize(
         &self,
         state: Option<&SoftSpread>,
@@ -250,8 +353,17 @@ impl ScorePlugin for PodTopologySpread {
                 }
             }
         }
-        vectorized(Normalize(scores));
+        let (lowest, highest) = vectorized(Considered(scores));
+        vectorized(Normalize { scores, lowest, highest });
         Ok(())
+    }
+
+    fn normalize_between(&self, state: Option<&SoftSpread>, lowest: i64, highest: i64, scores: &mut [i64]) -> bool {
+        let is_between = state.is_some_and(|state| !state.ignores_some) && lowest >= 0;
+        if is_between {
+            vectorized(Normalize { scores, lowest, highest });
+        }
+        is_between
     }
 }
 
@@ -271,27 +383,41 @@ impl Lanes for Round<'_> {
     }
 }
 
+/// The lowest and the highest score that is not negative.
+struct Considered<'a>(&'a [i64]);
+
+impl Lanes for Considered<'_> {
+    type Output = (i64, i64);
+
+    #[inline(always)]
+    fn run(self) -> (i64, i64) {
+        self.0.iter().fold((i64::MAX, 0), |(lowest, highest), &score| {
+            (lowest.min(if score < 0 { i64::MAX } else { score }), highest.max(score))
+        })
+    }
+}
+
 /// Turns scores round between the lowest and the highest; negative ones are ignored and become 0.
-struct Normalize<'a>(&'a mut [i64]);
+struct Normalize<'a> {
+    scores: &'a mut [i64],
+    lowest: i64,
+    highest: i64,
+}
 
 impl Lanes for Normalize<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run(self) {
-        let (mut lowest, mut highest) = (i64::MAX, 0);
-        for score in &*self.0 {
-            lowest = lowest.min(if *score < 0 { i64::MAX } else { *score });
-            highest = highest.max(*score);
-        }
+        let Self { scores, lowest, highest } = self;
         if highest >= 1 << 44 {
-            for score in self.0 {
+            for score in scores {
                 *score = if *score < 0 { 0 } else { MAX_NODE_SCORE * (highest + lowest - *score) / highest };
             }
             return;
         }
         let (both, whole) = (highest.wrapping_add(lowest), float(highest));
-        for score in self.0 {
+        for score in scores {
             let scaled = integer(floor(float(both.wrapping_sub(*score)) * 100.0 / whole));
             let scaled = if highest == 0 { MAX_NODE_SCORE } else { scaled };
             *score = if *score < 0 { 0 } else { scaled };
@@ -301,12 +427,7 @@ impl Lanes for Normalize<'_> {
 
 /// Each considered node is a domain. Inclusion policies do not bear on the count of a single node.
 #[expect(clippy::cast_precision_loss, reason = "upstream computes in float64, too")]
-fn weigh_nodes(
-    snapshot: &Snapshot,
-    constraint: &Constraint,
-    considered: impl Iterator<Item = (NodeIdx, usize)>,
-) -> Weighed {
-    let n_nodes: usize = considered.map(|(_, n_nodes)| n_nodes).sum();
+fn weigh_nodes(snapshot: &Snapshot, constraint: &Constraint, n_nodes: usize) -> Weighed {
     let is_counted = !constraint.count.selector.is_everything();
     let per_node = match snapshot.pod_counts().find(&constraint.count).filter(|_| is_counted) {
         Some(column) => PerNode::Kept(column),
@@ -327,19 +448,27 @@ fn weigh_nodes(
 fn weigh_domains(
     constraint: &Constraint,
     column: &LabelColumn,
+    is_everywhere: bool,
     considered: impl Iterator<Item = (NodeIdx, usize)>,
     n_pods: impl Fn(u32) -> i64,
 ) -> Weighed {
     let values = column.values();
     let mut exists = vec![false; column.n_ids()];
-    let mut lacks_label = false;
+    let (mut n_domains, mut lacks_label) = (0, false);
     for (node, _) in considered {
         match exists.get_mut(values[node.slot()] as usize) {
-            Some(exists) => *exists = true,
+            Some(exists) => {
+                n_domains += usize::from(!*exists);
+                *exists = true;
+            }
             None => lacks_label = true,
         }
+        // There are no more to be found, or only nodes without the label.
+        if n_domains == column.n_values() && (lacks_label || is_everywhere) {
+            break;
+        }
     }
-    let n_domains = exists.iter().filter(|exists| **exists).count() + usize::from(lacks_label);
+    let n_domains = n_domains + usize::from(lacks_label);
     let weight = (n_domains as f64 + 2.0).ln();
     let mut weighed = Weighed { constraint: constraint.clone(), counts: Counts::ByDomain(Vec::new()), weight };
     let scores = (0..).zip(&exists).map(|(domain, exists)| if *exists { weighed.score(n_pods(domain)) } else { 0.0 });

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::resource_runs::{BalanceOfTwo, EXACT, MAX_RUN, PercentOfTwo, Run};
-use crate::cache::{NodeIdx, NodeView, ResourceColumns, ResourceId, vectorized};
+use crate::cache::{NodeIdx, NodeView, ResourceColumns, ResourceId, SlotRun, vectorized};
 use crate::config::args::ResourceSpec;
 use crate::framework::MAX_NODE_SCORE;
 use crate::model::{Pod, is_scalar_resource};
@@ -57,6 +57,17 @@ type Resolved<'a> = (&'a Input, &'a [i64], &'a [i64]);
 /// The resources that a score of one pod looks at, resolved to columns.
 #[derive(Debug)]
 pub struct Inputs(SmallVec<[Input; 2]>);
+
+impl Inputs {
+    fn resolve<'a>(&'a self, columns: &'a ResourceColumns) -> SmallVec<[Resolved<'a>; 2]> {
+        let column = |input: &Input| match input.usage {
+            Usage::Requested => columns.requested(input.id),
+            Usage::NonZeroMilliCpu => columns.non_zero_milli_cpu(),
+            Usage::NonZeroMemory => columns.non_zero_memory(),
+        };
+        self.0.iter().map(|input| (input, columns.allocatable(input.id), column(input))).collect()
+    }
+}
 
 impl<'a> Run<'a> {
     /// `None` if the pod's request or the weight is too large.
@@ -139,28 +150,26 @@ impl AllocationScorer {
         nodes: &[NodeIdx],
         scores: &mut [i64],
     ) {
-        let resolved: SmallVec<[Resolved<'_>; 2]> = inputs
-            .0
-            .iter()
-            .map(|input| {
-                let usage = match input.usage {
-                    Usage::Requested => columns.requested(input.id),
-                    Usage::NonZeroMilliCpu => columns.non_zero_milli_cpu(),
-                    Usage::NonZeroMemory => columns.non_zero_memory(),
-                };
-                (input, columns.allocatable(input.id), usage)
-            })
-            .collect();
-        let (mut nodes, mut scores) = (nodes, scores);
-        while let Some(first) = nodes.first() {
-            let n = nodes.partition_point(|node| node.slot() < first.slot() + MAX_RUN).max(1);
-            let (run, rest) = nodes.split_at(n);
-            let (of_run, of_rest) = scores.split_at_mut(n);
-            if !self.score_run(&resolved, run, of_run) {
-                self.score_each(&resolved, run, of_run);
+        let resolved = inputs.resolve(columns);
+        for (nodes, scores) in nodes.chunks(MAX_RUN).zip(scores.chunks_mut(MAX_RUN)) {
+            if !self.score_gathered(&resolved, nodes, scores) {
+                self.score_each(&resolved, nodes, scores);
             }
-            (nodes, scores) = (rest, of_rest);
         }
+    }
+
+    /// All slots of a run as they lie. False if they must be scored one by one.
+    pub(super) fn score_slots(
+        &self,
+        inputs: &Inputs,
+        columns: &ResourceColumns,
+        slots: SlotRun<'_>,
+        scores: &mut [i64],
+    ) -> bool {
+        let [a, b] = &inputs.resolve(columns)[..] else { return false };
+        let run = |resolved| Run::of(resolved, slots.range());
+        let (Some(a), Some(b)) = (run(a), run(b)) else { return false };
+        self.score_runs([a, b], scores)
     }
 
     /// One node after the other, for any strategy and any amounts.
@@ -180,31 +189,29 @@ impl AllocationScorer {
         }
     }
 
-    /// All slots between the first and the last node, whether they are asked for or not, if the nodes stand close together
-    /// and the strategy and the amounts allow it. False if not.
-    fn score_run(&self, resolved: &[Resolved<'_>], nodes: &[NodeIdx], scores: &mut [i64]) -> bool {
-        let ([first, .., last], [a, b]) = (nodes, resolved) else { return false };
-        let (first, end) = (first.slot(), last.slot() + 1);
-        let is_dense = end.saturating_sub(first) <= MAX_RUN.min(8 * nodes.len());
-        if !is_dense || !nodes.is_sorted() {
-            return false;
-        }
-        let run = |resolved| Run::of(resolved, first..end);
-        let (Some(a), Some(b)) = (run(a), run(b)) else { return false };
-        let mut of_slots = [0_i64; MAX_RUN];
-        let out = &mut of_slots[..end - first];
-        let is_exact = match self.strategy {
-            Strategy::LeastAllocated => vectorized(PercentOfTwo { runs: [a, b], least: true, out }),
-            Strategy::MostAllocated => vectorized(PercentOfTwo { runs: [a, b], least: false, out }),
-            Strategy::Balanced => vectorized(BalanceOfTwo { runs: [a, b], out }),
-            Strategy::RequestedToCapacityRatio(_) => false,
-        };
-        if is_exact {
-            for (score, node) in scores.iter_mut().zip(nodes) {
-                *score = of_slots[(node.slot() - first) % MAX_RUN];
+    /// Nodes anywhere: what is known of them is brought together first. False if they must be scored one by one.
+    fn score_gathered(&self, resolved: &[Resolved<'_>], nodes: &[NodeIdx], scores: &mut [i64]) -> bool {
+        let [a, b] = resolved else { return false };
+        let mut columns = [[0_i64; MAX_RUN]; 4];
+        for (to, from) in columns.iter_mut().zip([a.1, a.2, b.1, b.2]) {
+            for (to, node) in to.iter_mut().zip(nodes) {
+                *to = from[node.slot()];
             }
         }
-        is_exact
+        let [a_whole, a_usage, b_whole, b_usage] = &columns;
+        let (a, b) = ((a.0, &a_whole[..], &a_usage[..]), (b.0, &b_whole[..], &b_usage[..]));
+        let (Some(a), Some(b)) = (Run::of(&a, 0..nodes.len()), Run::of(&b, 0..nodes.len())) else { return false };
+        self.score_runs([a, b], scores)
+    }
+
+    /// Two resources in vectors, if the strategy and the amounts allow it. False if not.
+    fn score_runs(&self, runs: [Run<'_>; 2], out: &mut [i64]) -> bool {
+        match self.strategy {
+            Strategy::LeastAllocated => vectorized(PercentOfTwo { runs, least: true, out }),
+            Strategy::MostAllocated => vectorized(PercentOfTwo { runs, least: false, out }),
+            Strategy::Balanced => vectorized(BalanceOfTwo { runs, out }),
+            Strategy::RequestedToCapacityRatio(_) => false,
+        }
     }
 
     #[inline]
@@ -378,8 +385,15 @@ mod tests {
                 let scorer = AllocationScorer::new(strategy, &[]);
                 let (mut run, mut each) = (vec![0; nodes.len()], vec![0; nodes.len()]);
                 scorer.score_each(&resolved, &nodes, &mut each);
-                if scorer.score_run(&resolved, &nodes, &mut run) {
-                    prop_assert_eq!(run, each, "{:?}", scorer.strategy);
+                if scorer.score_gathered(&resolved, &nodes, &mut run) {
+                    prop_assert_eq!(&run, &each, "{:?}", scorer.strategy);
+                }
+                let mut of_slots = vec![0; amounts.len()];
+                let runs = [&resolved[0], &resolved[1]].map(|resolved| Run::of(resolved, 0..amounts.len()));
+                let [Some(a), Some(b)] = runs else { continue };
+                if scorer.score_runs([a, b], &mut of_slots) {
+                    let of_nodes: Vec<i64> = nodes.iter().map(|node| of_slots[node.slot()]).collect();
+                    prop_assert_eq!(of_nodes, each, "{:?}", scorer.strategy);
                 }
             }
         }

@@ -42,30 +42,43 @@ impl Lanes for PercentOfTwo<'_, '_> {
         let (b_whole, b_usage) = (&b.allocatable[..n], &b.usage[..n]);
         let (out, least) = (&mut self.out[..n], self.least);
         let (mut all_bits, mut any_zero) = (0, false);
-        let total = a.weight + b.weight;
+        let share = 1.0 / (a.weight + b.weight);
         for at in 0..n {
             let (a_with, b_with) = (a_usage[at].wrapping_add(a.request), b_usage[at].wrapping_add(b.request));
             all_bits |= a_whole[at] | a_with | b_whole[at] | b_with;
             any_zero |= (a_whole[at] == 0) | (b_whole[at] == 0);
             let a_percent = percent(a_whole[at], a_with, least);
             let b_percent = percent(b_whole[at], b_with, least);
-            out[at] = integer(floor((a_percent * a.weight + b_percent * b.weight) / total));
+            out[at] = integer(mean(a_percent * a.weight + b_percent * b.weight, share));
         }
         if any_zero {
-            // A resource that the node does not have leaves the mean.
-            for at in 0..n {
-                let a_with = a_usage[at].wrapping_add(a.request);
-                let b_with = b_usage[at].wrapping_add(b.request);
-                out[at] = match (a_whole[at], b_whole[at]) {
-                    (0, 0) => 0,
-                    (0, whole) => integer(percent(whole, b_with, least)),
-                    (whole, 0) => integer(percent(whole, a_with, least)),
-                    _ => out[at],
-                };
-            }
+            without_a_resource(self.runs, least, out);
         }
         is_exact(all_bits)
     }
+}
+
+/// A resource that a node does not have leaves the mean.
+#[cold]
+fn without_a_resource(runs: [Run<'_>; 2], least: bool, out: &mut [i64]) {
+    let [a, b] = runs;
+    for (at, out) in out.iter_mut().enumerate() {
+        let of = |run: Run<'_>| integer(percent(run.allocatable[at], run.usage[at].wrapping_add(run.request), least));
+        match (a.allocatable[at], b.allocatable[at]) {
+            (0, 0) => *out = 0,
+            (0, _) => *out = of(b),
+            (_, 0) => *out = of(a),
+            _ => {}
+        }
+    }
+}
+
+/// The whole part of a sum of weighted percentages, divided: by multiplying with `1 / weights`. The sum is an integer below
+/// 2^28 and the weights are below 2^21: half a unit more keeps the quotient at least 2^-22 away from any integer, and the
+/// two roundings are far smaller than that.
+#[inline(always)]
+fn mean(sum: f64, share: f64) -> f64 {
+    floor((sum + 0.5) * share)
 }
 
 /// Nothing was negative, and nothing too large.
@@ -114,5 +127,5 @@ impl Lanes for BalanceOfTwo<'_, '_> {
 #[inline(always)]
 fn balance(a: f64, b: f64) -> f64 {
     let (a, b) = (if a < 1.0 { a } else { 1.0 }, if b < 1.0 { b } else { 1.0 });
-    floor((1.0 - ((a - b) / 2.0).abs()) * 100.0)
+    floor((1.0 - ((a - b) * 0.5).abs()) * 100.0)
 }

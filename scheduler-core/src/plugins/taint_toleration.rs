@@ -5,11 +5,11 @@ use std::hash::Hash;
 
 use smallvec::SmallVec;
 
-use crate::cache::{Candidates, IdSet, NodeIdx, NodeView};
+use crate::cache::{Candidates, IdSet, NodeIdx, NodeView, SlotRun};
 use crate::framework::{
     ActionType, ClusterEvent, ClusterView, Cycle, CycleState, EnqueueExtensions, EventFilter, EventResource,
     FilterPlugin, FilterStatus, Hint, MAX_NODE_SCORE, Plugin, PluginError, PreScoreStatus, Reason, Result, ScorePlugin,
-    Sharing, Signature, default_normalize_score,
+    Sharing, Signature, default_normalize_score, normalize_to,
 };
 use crate::model::{Object, Pod, Taint, TaintEffect, Toleration};
 
@@ -82,6 +82,16 @@ impl ScorePlugin for TaintToleration {
         Ok(PreScoreStatus::Success(SoftTolerations(soft.cloned().collect())))
     }
 
+    /// Does not look at the feasible nodes.
+    fn pre_score_mask(
+        &self,
+        cycle: Cycle<'_>,
+        _: Option<&[u64]>,
+        shared: &CycleState,
+    ) -> Result<Option<PreScoreStatus<SoftTolerations>>> {
+        self.pre_score(cycle, &[], shared).map(Some)
+    }
+
     fn score(&self, state: Option<&SoftTolerations>, _: Cycle<'_>, _: &CycleState, node: NodeView<'_>) -> Result<i64> {
         Ok(state.ok_or_else(PluginError::not_found)?.n_intolerable(node.taints()))
     }
@@ -108,8 +118,25 @@ impl ScorePlugin for TaintToleration {
         Ok(())
     }
 
+    fn score_slots(
+        &self,
+        state: Option<&SoftTolerations>,
+        cycle: Cycle<'_>,
+        _: &CycleState,
+        slots: SlotRun<'_>,
+        scores: &mut [i64],
+    ) -> Result<bool> {
+        let Some(state) = state else { return Ok(false) };
+        let taints = cycle.snapshot.taints();
+        let by_class: SmallVec<[i64; 32]> = taints.classes().map(|class| state.n_intolerable(class)).collect();
+        for (score, class) in scores.iter_mut().zip(&taints.of_slots()[slots.range()]) {
+            *score = by_class[*class as usize];
+        }
+        Ok(true)
+    }
+
     /// Without a soft taint that bears on the pod, no node is worse than another.
-    fn uniform_score(&self, state: Option<&SoftTolerations>, cycle: Cycle<'_>) -> Option<i64> {
+    fn uniform_score(&self, state: Option<&SoftTolerations>, cycle: Cycle<'_>, _: &CycleState) -> Option<i64> {
         let state = state?;
         let is_zero = cycle.snapshot.taints().classes().all(|class| state.n_intolerable(class) == 0);
         is_zero.then_some(MAX_NODE_SCORE)
@@ -118,6 +145,11 @@ impl ScorePlugin for TaintToleration {
     fn normalize(&self, _: Option<&SoftTolerations>, _: Cycle<'_>, _: &[NodeIdx], scores: &mut [i64]) -> Result<()> {
         default_normalize_score(true, scores);
         Ok(())
+    }
+
+    fn normalize_between(&self, _: Option<&SoftTolerations>, _: i64, highest: i64, scores: &mut [i64]) -> bool {
+        normalize_to(highest, true, scores);
+        true
     }
 }
 

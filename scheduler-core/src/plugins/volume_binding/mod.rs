@@ -11,7 +11,7 @@ use crate::config::plugins::ExtensionPoint;
 use crate::framework::{
     ActionType, Binding, BuildError, ClusterEvent, ClusterView, Cycle, CycleState, EnqueueExtensions, EventFilter,
     EventResource, Extensions, FilterPlugin, FilterStatus, Hint, Plugin, PluginError, PreBindPlugin, PreFilterStatus,
-    PreFlight, Reason, ReservePlugin, ReserveStatus, Result, ScorePlugin, Sharing, Signature, Step,
+    PreFlight, PreScoreStatus, Reason, ReservePlugin, ReserveStatus, Result, ScorePlugin, Sharing, Signature, Step,
 };
 use crate::model::{ANNOTATION_MIGRATED_PLUGINS, Object, Pod, VolumeSource};
 
@@ -140,6 +140,15 @@ impl FilterPlugin for VolumeBinding {
 /// Scoring by capacity belongs to a feature (StorageCapacityScoring) that is off in v1.36.2: PreScore always skips.
 impl ScorePlugin for VolumeBinding {
     type State = ();
+
+    fn pre_score_mask(
+        &self,
+        _: Cycle<'_>,
+        _: Option<&[u64]>,
+        _: &CycleState,
+    ) -> Result<Option<PreScoreStatus<()>>> {
+        Ok(Some(PreScoreStatus::Skip))
+    }
 
     fn score(&self, _: Option<&()>, _: Cycle<'_>, _: &CycleState, _: NodeView<'_>) -> Result<i64> {
         Ok(0)
