@@ -175,6 +175,7 @@ proptest! {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn scoring_by_slot_chooses_as_plugin_after_plugin_does(
         seed in any::<u64>(),
@@ -192,7 +193,7 @@ proptest! {
             both.iter_mut().for_each(|scheduler| scheduler.handle(Change::Applied(object.clone()), Timestamp::ZERO));
         }
         let pool = ThreadPoolBuilder::new().num_threads(1).build().expect("one thread");
-        for step in 0..24 {
+        for step in 0..12 {
             let now = Timestamp(step);
             for change in if world.chance(3) { world.random_changes() } else { Vec::new() } {
                 both.iter_mut().for_each(|scheduler| scheduler.handle(change.clone(), now));

@@ -114,13 +114,14 @@ impl PodCounts {
     }
 
     /// The column and the label column must be there.
-    pub(crate) fn ensure_domains<'n>(
+    pub(crate) fn ensure_domains(
         &mut self,
         key: &CountKey,
         topology_key: &Arc<str>,
         inclusion: Inclusion,
         labels: &LabelColumns,
-        nodes: impl Iterator<Item = (NodeIdx, &'n Node)>,
+        nodes: &[Arc<Node>],
+        live: &[u64],
     ) {
         let Some(column) = self.by_key.get(key).and_then(|at| self.columns[*at].as_mut()) else { return };
         let Some(values) = labels.get(topology_key) else { return };
@@ -130,7 +131,9 @@ impl PodCounts {
         if column.domains.len() >= MAX_DOMAINS {
             column.domains.remove(0);
         }
-        let domains = DomainCounts::new(Arc::clone(topology_key), inclusion, values, &column.nodes, nodes);
+        let mut mask = live.to_vec();
+        inclusion.retain(labels, nodes, &mut mask);
+        let domains = DomainCounts::new(Arc::clone(topology_key), inclusion, values, &column.nodes, mask);
         column.domains.push(domains);
     }
 

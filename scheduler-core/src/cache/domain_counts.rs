@@ -6,7 +6,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::bits::{clear_bit, set_bit};
-use super::{LabelColumn, LabelColumns, NodeCounts, NodeIdx};
+use super::{Candidates, IdSet, LabelColumn, LabelColumns, NodeCounts, NodeIdx};
 use crate::model::{Labels, Node, NodeSelector, Pod, Toleration};
 
 /// Which nodes count: what a spread constraint's policies and keys ask of them.
@@ -28,6 +28,28 @@ impl Inclusion {
             keys: keys.cloned().collect(),
             selection: selects.then(|| (pod.node_selector.clone(), required)),
             tolerations: taints.then(|| pod.tolerations.clone()),
+        }
+    }
+
+    /// Labels that a node must have to count.
+    pub(super) fn keys(&self) -> &[Arc<str>] {
+        &self.keys
+    }
+
+    /// The nodes that count, among those given; there must be columns of [`Inclusion::keys`]. As [`Inclusion::includes`]
+    /// says, but without a look at every node.
+    pub(super) fn retain(&self, labels: &LabelColumns, nodes: &[Arc<Node>], mask: &mut [u64]) {
+        let mut candidates = Candidates::new(0, mask);
+        for key in &self.keys {
+            match labels.get(key) {
+                Some(column) => {
+                    candidates.remove_ids(column.values(), &IdSet::Only([LabelColumn::NONE].into_iter().collect()))
+                }
+                None => candidates.retain(|node| nodes[node.slot()].labels.contains_key(key)),
+            }
+        }
+        if self.selection.is_some() || self.tolerations.is_some() {
+            candidates.retain(|node| self.includes(&nodes[node.slot()]));
         }
     }
 
@@ -73,18 +95,27 @@ impl DomainCounts {
         self.n_nodes.get(domain as usize).is_some_and(|n_nodes| *n_nodes > 0)
     }
 
-    pub(super) fn new<'n>(
+    /// Over the nodes of the mask, which all count.
+    pub(super) fn new(
         topology_key: Arc<str>,
         inclusion: Inclusion,
         column: &LabelColumn,
         counts: &NodeCounts,
-        nodes: impl Iterator<Item = (NodeIdx, &'n Node)>,
+        mut mask: Vec<u64>,
     ) -> Self {
-        let mut domains =
-            Self { topology_key, inclusion, included: Vec::new(), n_nodes: Vec::new(), n_pods: Vec::new() };
-        for (idx, node) in nodes {
-            domains.include(idx, node, column.values()[idx.slot()], counts);
+        let none = IdSet::Only([LabelColumn::NONE].into_iter().collect());
+        let mut labelled = Candidates::new(0, &mut mask);
+        labelled.remove_ids(column.values(), &none);
+        let (mut n_nodes, mut n_pods) = (vec![0; column.n_ids()], vec![0_u32; column.n_ids()]);
+        for node in labelled.iter() {
+            n_nodes[column.values()[node.slot()] as usize] += 1;
         }
+        let mut domains = Self { topology_key, inclusion, included: mask, n_nodes, n_pods: Vec::new() };
+        for (node, count) in counts.iter().filter(|(node, _)| domains.is_included(*node)) {
+            let of_domain = &mut n_pods[column.values()[node.slot()] as usize];
+            *of_domain = of_domain.saturating_add(count);
+        }
+        domains.n_pods = n_pods;
         domains
     }
 

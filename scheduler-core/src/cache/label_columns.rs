@@ -145,9 +145,12 @@ impl LabelColumns {
             return;
         }
         let mut column = LabelColumn::new(self.n_slots);
+        // Perhaps every node has a value of its own.
+        column.ids.reserve(self.n_slots);
         for (slot, node) in nodes {
             column.set(slot, node.labels.get(key));
         }
+        column.ids.shrink_to_fit();
         self.columns.insert(Arc::clone(key), column);
     }
 

@@ -332,12 +332,12 @@ impl Indexes<'_> {
     /// Keeps the sums of the pods that match by the value of a label, over the nodes that count.
     pub fn domain_count(&mut self, key: &CountKey, topology_key: &Arc<str>, inclusion: Inclusion) {
         self.label_column(topology_key);
+        for key in inclusion.keys() {
+            self.label_column(key);
+        }
         self.pod_count(key.clone());
         let Snapshot { counts, labels, nodes, live, .. } = &mut *self.snapshot;
-        let live =
-            live.iter().enumerate().flat_map(|(at, &word)| super::bits::ones(word).map(move |bit| at * 64 + bit));
-        let nodes = live.map(|slot| (NodeIdx::from_slot(slot), &*nodes[slot]));
-        counts.ensure_domains(key, topology_key, inclusion, labels, nodes);
+        counts.ensure_domains(key, topology_key, inclusion, labels, nodes, live);
     }
 
     /// Keeps a column of the pods that match.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::bits::{clear_bit, set_bit};
 use crate::model::{Pod, Resources};
 
 /// A resource that some node offers or some pod asked for; an index of its columns.
@@ -39,9 +40,31 @@ pub struct ResourceColumns {
     pairs: Vec<Pair>,
     names: Vec<Arc<str>>,
     ids: FxHashMap<Arc<str>, ResourceId>,
-    pub(crate) non_zero_milli_cpu: Vec<i64>,
-    pub(crate) non_zero_memory: Vec<i64>,
+    non_zero_milli_cpu: NonZero,
+    non_zero_memory: NonZero,
+    /// One bit a slot, set where one more pod is allowed.
+    has_pod_room: Vec<u64>,
     n_slots: usize,
+}
+
+/// What pods ask for with the defaults of scoring, beside what they really ask for.
+#[derive(Debug, Default, Clone)]
+struct NonZero {
+    of_slots: Vec<i64>,
+    /// Slots at which the two differ: seldom any, and then one column serves for both.
+    n_different: usize,
+}
+
+impl NonZero {
+    fn set(&mut self, slot: usize, value: i64, (before, now): (i64, i64)) {
+        let value_before = std::mem::replace(&mut self.of_slots[slot], value);
+        self.n_different += usize::from(value != now);
+        self.n_different -= usize::from(value_before != before);
+    }
+
+    fn or<'a>(&'a self, requested: &'a [i64]) -> &'a [i64] {
+        if self.n_different == 0 { requested } else { &self.of_slots }
+    }
 }
 
 impl Default for ResourceColumns {
@@ -50,8 +73,9 @@ impl Default for ResourceColumns {
             pairs: Vec::new(),
             names: Vec::new(),
             ids: FxHashMap::default(),
-            non_zero_milli_cpu: Vec::new(),
-            non_zero_memory: Vec::new(),
+            non_zero_milli_cpu: NonZero::default(),
+            non_zero_memory: NonZero::default(),
+            has_pod_room: Vec::new(),
             n_slots: 0,
         };
         for name in ["cpu", "memory", "ephemeral-storage", "pods"] {
@@ -93,13 +117,19 @@ impl ResourceColumns {
     /// Milli CPU that pods ask for, 100m for each container that names none. Upstream: `NodeInfo.NonZeroRequested`.
     #[must_use]
     pub fn non_zero_milli_cpu(&self) -> &[i64] {
-        &self.non_zero_milli_cpu
+        self.non_zero_milli_cpu.or(self.requested(ResourceId::MILLI_CPU))
     }
 
     /// Bytes of memory that pods ask for, 200Mi for each container that names none.
     #[must_use]
     pub fn non_zero_memory(&self) -> &[i64] {
-        &self.non_zero_memory
+        self.non_zero_memory.or(self.requested(ResourceId::MEMORY))
+    }
+
+    /// Where one more pod is allowed, one bit a slot.
+    #[must_use]
+    pub fn has_pod_room(&self) -> &[u64] {
+        &self.has_pod_room
     }
 
     /// All resources, the four fixed ones first.
@@ -114,8 +144,9 @@ impl ResourceColumns {
             pair.allocatable.resize(n_slots, 0);
             pair.requested.resize(n_slots, 0);
         }
-        self.non_zero_milli_cpu.resize(n_slots, 0);
-        self.non_zero_memory.resize(n_slots, 0);
+        self.non_zero_milli_cpu.of_slots.resize(n_slots, 0);
+        self.non_zero_memory.of_slots.resize(n_slots, 0);
+        self.has_pod_room.resize(n_slots.div_ceil(64), 0);
     }
 
     fn intern(&mut self, name: &Arc<str>) -> ResourceId {
@@ -140,15 +171,27 @@ impl ResourceColumns {
             let id = self.intern(name);
             self.pairs[id.at()].allocatable[slot] = *amount;
         }
+        self.note_pod_room(slot);
     }
 
     pub(crate) fn clear(&mut self, slot: usize) {
+        let [milli_cpu, memory] = [ResourceId::MILLI_CPU, ResourceId::MEMORY].map(|id| self.requested(id)[slot]);
         for pair in &mut self.pairs {
             pair.allocatable[slot] = 0;
             pair.requested[slot] = 0;
         }
-        self.non_zero_milli_cpu[slot] = 0;
-        self.non_zero_memory[slot] = 0;
+        self.non_zero_milli_cpu.set(slot, 0, (milli_cpu, 0));
+        self.non_zero_memory.set(slot, 0, (memory, 0));
+        self.note_pod_room(slot);
+    }
+
+    fn note_pod_room(&mut self, slot: usize) {
+        let [n_pods, max_pods] = [self.requested(ResourceId::PODS)[slot], self.allocatable(ResourceId::PODS)[slot]];
+        if n_pods.wrapping_add(1) > max_pods {
+            clear_bit(&mut self.has_pod_room, slot);
+        } else {
+            set_bit(&mut self.has_pod_room, slot);
+        }
     }
 
     pub(crate) fn add_pod(&mut self, slot: usize, pod: &Pod) {
@@ -162,6 +205,9 @@ impl ResourceColumns {
     // Wrapping, so that whatever sizes pods claim, removing a pod undoes adding it.
     fn update(&mut self, slot: usize, pod: &Pod, apply: impl Fn(i64, i64) -> i64) {
         let used = pod.resources.used();
+        let requested =
+            |columns: &Self| [ResourceId::MILLI_CPU, ResourceId::MEMORY].map(|id| columns.requested(id)[slot]);
+        let before = requested(self);
         for (id, amount) in fixed(used, 1) {
             let requested = &mut self.pairs[id.at()].requested[slot];
             *requested = apply(*requested, amount);
@@ -171,10 +217,12 @@ impl ResourceColumns {
             let requested = &mut self.pairs[id.at()].requested[slot];
             *requested = apply(*requested, *amount);
         }
-        let non_zero = &mut self.non_zero_milli_cpu[slot];
-        *non_zero = apply(*non_zero, pod.resources.used_non_zero_milli_cpu);
-        let non_zero = &mut self.non_zero_memory[slot];
-        *non_zero = apply(*non_zero, pod.resources.used_non_zero_memory);
+        let now = requested(self);
+        let milli_cpu = apply(self.non_zero_milli_cpu.of_slots[slot], pod.resources.used_non_zero_milli_cpu);
+        self.non_zero_milli_cpu.set(slot, milli_cpu, (before[0], now[0]));
+        let memory = apply(self.non_zero_memory.of_slots[slot], pod.resources.used_non_zero_memory);
+        self.non_zero_memory.set(slot, memory, (before[1], now[1]));
+        self.note_pod_room(slot);
     }
 }
 

@@ -7,6 +7,7 @@ mod attempt;
 mod batch;
 mod binding_cycle;
 mod bindings;
+mod blocks;
 mod diagnose;
 mod events;
 mod examine;

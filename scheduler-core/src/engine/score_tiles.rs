@@ -7,17 +7,18 @@
 use smallvec::SmallVec;
 
 use super::algorithm::Algorithm;
+use super::blocks::{self, Block};
 use super::rng::draw;
 use super::scratch::Scratch;
 use super::tiles::{Best, Extremes, Listed, SLOTS_PER_BLOCK, Tile, WORDS_PER_BLOCK, WORDS_PER_TILE};
-use crate::cache::{LANES, Lanes, NodeIdx, SlotRun, vectorized};
-use crate::framework::{CycleState, MAX_NODE_SCORE, PluginError, Result, ScoreStates};
+use crate::cache::{LANES, NodeIdx, SlotRun};
+use crate::framework::{CycleState, MAX_NODE_SCORE, Result, ScoreStates};
 
 /// A score plugin by its position in the profile, with its weight.
 #[derive(Debug, Clone, Copy)]
 struct Weighted {
     at: usize,
-    weight: i64,
+    weight: u32,
 }
 
 /// Which plugins score this pod, after PreScore. Those that give all nodes the same are left out: they change no choice.
@@ -31,8 +32,13 @@ pub(super) struct ScorePlan {
 /// From this share of feasible slots on, the scores of all slots are computed.
 const MIN_DENSITY: (usize, usize) = (3, 8);
 
-/// Scores by slot of one block.
-type Block = [i64; SLOTS_PER_BLOCK];
+/// What one block needs while it is scored.
+struct Buffers {
+    /// Of one plugin.
+    scores: Block,
+    /// Weighted sums of those that need no normalising.
+    totals: Block,
+}
 
 impl Algorithm<'_> {
     /// Chooses among the nodes of the mask, of which there are some; `None` if that must be done plugin by plugin. `scored`
@@ -51,7 +57,7 @@ impl Algorithm<'_> {
         if is_broken || self.normalize_tiles(&plan, scratch).is_err() {
             return None;
         }
-        Some(self.select_in_tiles(scratch))
+        self.select_in_tiles(&plan, shared, scratch)
     }
 
     /// Scores every tile, once all feasible nodes are known.
@@ -63,7 +69,7 @@ impl Algorithm<'_> {
                 states.slots.resize_with(self.profile.scores.len(), Default::default);
                 scratch.list_feasible();
                 self.pre_score(&mut states, &scratch.feasible, shared).ok()?;
-                self.plan_of(states, shared)
+                self.plan_of(states, shared)?
             }
         };
         let Scratch { mask, tiles, .. } = scratch;
@@ -86,25 +92,25 @@ impl Algorithm<'_> {
                 return None;
             }
         }
-        Some(self.plan_of(states, shared))
+        self.plan_of(states, shared)
     }
 
-    /// What is to be done after PreScore.
-    fn plan_of(&self, states: ScoreStates, shared: &CycleState) -> ScorePlan {
+    /// What is to be done after PreScore; `None` if a weight is out of range.
+    fn plan_of(&self, states: ScoreStates, shared: &CycleState) -> Option<ScorePlan> {
         let mut plan = ScorePlan { states, plain: SmallVec::new(), normalizing: SmallVec::new() };
         for &at in &self.profile.score_order {
             if plan.states.slots[at].is_skipped() {
                 continue;
             }
             let entry = &self.profile.scores[at];
-            let plugin = Weighted { at, weight: entry.weight.unwrap_or(1) };
+            let plugin = Weighted { at, weight: u32::try_from(entry.weight.unwrap_or(1)).ok()? };
             match entry.plugin.uniform_score(&plan.states, at, self.cycle, shared) {
                 Some(score) if (0..=MAX_NODE_SCORE).contains(&score) => {}
                 _ if entry.plugin.normalizes() => plan.normalizing.push(plugin),
                 _ => plan.plain.push(plugin),
             }
         }
-        plan
+        Some(plan)
     }
 
     /// Adds up the scores that need no normalising, and keeps the raw ones of those that do.
@@ -117,51 +123,51 @@ impl Algorithm<'_> {
         tile: &mut Tile,
     ) {
         tile.clear(words.len() * LANES, plan.normalizing.len());
-        let (mut scores, mut feasible) = ([0; SLOTS_PER_BLOCK], [0; SLOTS_PER_BLOCK]);
+        let mut buffers = Buffers { scores: [0; SLOTS_PER_BLOCK], totals: [0; SLOTS_PER_BLOCK] };
         for (block, words) in words.chunks(WORDS_PER_BLOCK).enumerate() {
             let slots = SlotRun::new(first_word + block * WORDS_PER_BLOCK, words);
             if slots.n_feasible() == 0 {
                 continue;
             }
-            vectorized(Expand { words, feasible: &mut feasible });
-            if self.score_block(plan, shared, slots, block, &feasible, &mut scores, tile).is_err() {
+            if self.score_block(plan, shared, slots, block, &mut buffers, tile).is_err() {
                 tile.is_broken = true;
                 return;
             }
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "buffers are lent one by one")]
     fn score_block(
         &self,
         plan: &ScorePlan,
         shared: &CycleState,
         slots: SlotRun<'_>,
         block: usize,
-        feasible: &Block,
-        scores: &mut Block,
+        buffers: &mut Buffers,
         tile: &mut Tile,
     ) -> Result<()> {
         let n_slots = slots.range().len();
-        let n_slots_of_tile = tile.totals.len();
-        let Tile { totals, raws, extremes, bests, listed, .. } = tile;
+        let Tile { totals: kept, raws, extremes, bests, listed, n_slots: n_slots_of_tile, .. } = tile;
+        let Buffers { scores, totals } = buffers;
         let first = block * SLOTS_PER_BLOCK;
-        let totals = &mut totals[first..first + n_slots];
+        let totals = &mut totals[..n_slots];
         totals.fill(0);
+        let feasible = &blocks::expand(slots.feasible());
         listed.nodes.clear();
         for &Weighted { at, weight } in &plan.plain {
             let scores = &mut scores[..n_slots];
             self.score_slots(plan, at, shared, slots, listed, scores)?;
-            add(totals, scores, feasible, weight)?;
+            blocks::add(totals, scores, feasible, weight)?;
         }
         for (nth, (&Weighted { at, .. }, extremes)) in plan.normalizing.iter().zip(extremes).enumerate() {
-            let first = nth * n_slots_of_tile + first;
+            let first = nth * *n_slots_of_tile + first;
             let raws = &mut raws[first..first + n_slots];
             self.score_slots(plan, at, shared, slots, listed, raws)?;
-            *extremes = extremes.and(vectorized(ExtremesOf { scores: raws, feasible }));
+            *extremes = extremes.and(blocks::extremes(raws, feasible));
         }
         if plan.normalizing.is_empty() {
-            bests[block] = vectorized(BestOf { totals, feasible });
+            bests[block] = blocks::best(totals, feasible);
+        } else {
+            kept[first..first + n_slots].copy_from_slice(totals);
         }
         Ok(())
     }
@@ -225,27 +231,24 @@ impl Algorithm<'_> {
         }
         let Scratch { mask, tiles, .. } = scratch;
         self.for_each_tile(mask, tiles, |_, words, tile| {
-            let mut feasible = [0; SLOTS_PER_BLOCK];
-            let n_slots_of_tile = tile.totals.len();
+            let n_slots_of_tile = tile.n_slots;
             let blocks = words.chunks(WORDS_PER_BLOCK).zip(tile.totals.chunks_mut(SLOTS_PER_BLOCK)).enumerate();
             for (block, (words, totals)) in blocks {
                 if words.iter().all(|word| *word == 0) {
                     continue;
                 }
-                vectorized(Expand { words, feasible: &mut feasible });
+                let feasible = blocks::expand(words);
                 for &(nth, Weighted { at, weight }, extremes) in &by_slot {
                     let first = nth * n_slots_of_tile + block * SLOTS_PER_BLOCK;
                     let scores = &mut tile.raws[first..first + totals.len()];
                     if let Some(Extremes { lowest, highest }) = extremes {
                         // What is normalised is among the extremes.
-                        vectorized(Replace { scores, feasible: &feasible, by: lowest });
-                        self.profile.scores[at]
-                            .plugin
-                            .normalize_between(&plan.states, at, lowest, highest, scores);
+                        blocks::replace(scores, &feasible, lowest);
+                        self.profile.scores[at].plugin.normalize_between(&plan.states, at, lowest, highest, scores);
                     }
-                    add(totals, scores, &feasible, weight)?;
+                    blocks::add(totals, scores, &feasible, weight)?;
                 }
-                tile.bests[block] = vectorized(BestOf { totals, feasible: &feasible });
+                tile.bests[block] = blocks::best(totals, &feasible);
             }
             Ok(())
         })
@@ -258,7 +261,7 @@ impl Algorithm<'_> {
         let slots_per_tile = WORDS_PER_TILE * LANES;
         let place = |tiles: &[Tile], node: &NodeIdx| {
             let (tile, slot) = (node.slot() / slots_per_tile, node.slot() % slots_per_tile);
-            (tile, nth * tiles[tile].totals.len() + slot)
+            (tile, nth * tiles[tile].n_slots + slot)
         };
         scores.clear();
         scores.extend(feasible.iter().map(|node| {
@@ -274,136 +277,36 @@ impl Algorithm<'_> {
         Ok(())
     }
 
-    /// One draw a decision: rank r of the t nodes with the highest total, in node order.
-    fn select_in_tiles(&self, scratch: &Scratch) -> NodeIdx {
-        let blocks = || {
-            let tiles = scratch.mask.chunks(WORDS_PER_TILE).zip(&scratch.tiles).enumerate();
-            tiles.filter(|(_, (_, tile))| tile.n_feasible > 0).flat_map(|(at, (words, tile))| {
-                let blocks = words.chunks(WORDS_PER_BLOCK).zip(tile.totals.chunks(SLOTS_PER_BLOCK)).zip(tile.bests);
-                blocks.enumerate().map(move |(block, ((words, totals), best))| {
-                    (SlotRun::new(at * WORDS_PER_TILE + block * WORDS_PER_BLOCK, words), totals, best)
-                })
-            })
-        };
-        let best = blocks().map(|(_, _, best)| best).fold(Best::NONE, Best::or);
+    /// One draw a decision: rank r of the t nodes with the highest total, in node order. The totals of the block where it
+    /// falls are computed once more, if they were not kept.
+    fn select_in_tiles(&self, plan: &ScorePlan, shared: &CycleState, scratch: &mut Scratch) -> Option<NodeIdx> {
+        let Scratch { mask, tiles, .. } = scratch;
+        let bests = || tiles.iter().filter(|tile| tile.n_feasible > 0).flat_map(|tile| tile.bests);
+        let best = bests().fold(Best::NONE, Best::or);
         let mut rank = u32::try_from(draw(self.cycle.seed, best.n_ties as usize)).expect("there are u32 ties");
-        for (slots, totals, of_block) in blocks().filter(|(_, _, of_block)| of_block.total == best.total) {
-            if rank >= of_block.n_ties {
-                rank -= of_block.n_ties;
-                continue;
-            }
-            let mut ties = slots.iter().filter(|(at, _)| totals[*at] == best.total).map(|(_, node)| node);
-            return ties.nth(rank as usize).expect("the block has more ties than the rank");
-        }
-        unreachable!("the rank is below the number of ties")
-    }
-}
-
-/// Adds weighted scores of the feasible slots to totals.
-fn add(totals: &mut [i64], scores: &[i64], feasible: &Block, weight: i64) -> Result<()> {
-    match vectorized(AddScores { totals, scores, feasible, weight }) {
-        true => Ok(()),
-        false => Err(PluginError::new("a score is out of range")),
-    }
-}
-
-/// All bits of a slot's number are set if the slot is feasible, none if not.
-struct Expand<'a> {
-    words: &'a [u64],
-    feasible: &'a mut Block,
-}
-
-impl Lanes for Expand<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        for (word, feasible) in self.words.iter().zip(self.feasible.as_chunks_mut::<LANES>().0) {
-            for (lane, feasible) in (0_u64..).zip(feasible) {
-                *feasible = (word >> lane & 1).cast_signed().wrapping_neg();
+        for (at, (words, tile)) in mask.chunks(WORDS_PER_TILE).zip(tiles).enumerate() {
+            for block in 0..words.len().div_ceil(WORDS_PER_BLOCK) {
+                let of_block = tile.bests[block];
+                if tile.n_feasible == 0 || of_block.total != best.total {
+                    continue;
+                }
+                if rank >= of_block.n_ties {
+                    rank -= of_block.n_ties;
+                    continue;
+                }
+                let words = words.chunks(WORDS_PER_BLOCK).nth(block)?;
+                let slots = SlotRun::new(at * WORDS_PER_TILE + block * WORDS_PER_BLOCK, words);
+                let mut buffers = Buffers { scores: [0; SLOTS_PER_BLOCK], totals: [0; SLOTS_PER_BLOCK] };
+                let totals = if plan.normalizing.is_empty() {
+                    self.score_block(plan, shared, slots, block, &mut buffers, tile).ok()?;
+                    &buffers.totals[..]
+                } else {
+                    &tile.totals[block * SLOTS_PER_BLOCK..]
+                };
+                let mut ties = slots.iter().filter(|(at, _)| totals[*at] == best.total).map(|(_, node)| node);
+                return ties.nth(rank as usize);
             }
         }
-    }
-}
-
-/// The output is false if a score of a feasible slot is not in 0..=100.
-struct AddScores<'a> {
-    totals: &'a mut [i64],
-    scores: &'a [i64],
-    feasible: &'a Block,
-    weight: i64,
-}
-
-impl Lanes for AddScores<'_> {
-    type Output = bool;
-
-    #[inline(always)]
-    fn run(self) -> bool {
-        let mut out_of_range = 0;
-        for ((total, &score), feasible) in self.totals.iter_mut().zip(self.scores).zip(self.feasible) {
-            let score = score & feasible;
-            // Negative if one of the two is.
-            out_of_range |= score | MAX_NODE_SCORE.wrapping_sub(score);
-            *total = total.wrapping_add(self.weight.wrapping_mul(score));
-        }
-        out_of_range >= 0
-    }
-}
-
-/// Gives the slots that are not feasible a harmless score.
-struct Replace<'a> {
-    scores: &'a mut [i64],
-    feasible: &'a Block,
-    by: i64,
-}
-
-impl Lanes for Replace<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        for (score, feasible) in self.scores.iter_mut().zip(self.feasible) {
-            *score = (*score & feasible) | (self.by & !feasible);
-        }
-    }
-}
-
-/// The extremes of the feasible slots' scores.
-struct ExtremesOf<'a> {
-    scores: &'a [i64],
-    feasible: &'a Block,
-}
-
-impl Lanes for ExtremesOf<'_> {
-    type Output = Extremes;
-
-    #[inline(always)]
-    fn run(self) -> Extremes {
-        let Extremes { mut lowest, mut highest } = Extremes::NONE;
-        for (score, feasible) in self.scores.iter().zip(self.feasible) {
-            lowest = lowest.min((score & feasible) | (i64::MAX & !feasible));
-            highest = highest.max((score & feasible) | (i64::MIN & !feasible));
-        }
-        Extremes { lowest, highest }
-    }
-}
-
-/// The best of the feasible slots' totals.
-struct BestOf<'a> {
-    totals: &'a [i64],
-    feasible: &'a Block,
-}
-
-impl Lanes for BestOf<'_> {
-    type Output = Best;
-
-    #[inline(always)]
-    fn run(self) -> Best {
-        let totals = self.totals.iter().zip(self.feasible);
-        let total = totals.clone().fold(i64::MIN, |best, (total, feasible)| {
-            best.max((total & feasible) | (i64::MIN & !feasible))
-        });
-        let n_ties = totals.fold(0_i64, |n, (other, feasible)| n - (feasible & -i64::from(*other == total)));
-        Best { total, n_ties: u32::try_from(n_ties).expect("a block has fewer slots") }
+        None
     }
 }

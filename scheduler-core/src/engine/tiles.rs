@@ -70,7 +70,8 @@ pub(super) struct Listed {
 #[derive(Debug)]
 pub(super) struct Tile {
     pub(super) n_feasible: usize,
-    /// Weighted sums by slot; anything where no node is feasible.
+    pub(super) n_slots: usize,
+    /// Weighted sums by slot, if there is something to be normalised; anything where no node is feasible.
     pub(super) totals: Vec<i64>,
     /// Raw scores by slot of the plugins that normalise, one plugin after the other.
     pub(super) raws: Vec<i64>,
@@ -88,6 +89,7 @@ impl Tile {
     pub(super) fn new() -> Self {
         Self {
             n_feasible: 0,
+            n_slots: 0,
             totals: Vec::new(),
             raws: Vec::new(),
             extremes: SmallVec::new(),
@@ -99,7 +101,10 @@ impl Tile {
 
     /// Makes room for scores of so many slots.
     pub(super) fn clear(&mut self, n_slots: usize, n_normalizing: usize) {
-        self.totals.resize(n_slots, 0);
+        self.n_slots = n_slots;
+        if n_normalizing > 0 {
+            self.totals.resize(n_slots, 0);
+        }
         if self.raws.len() < n_slots * n_normalizing {
             self.raws.resize(n_slots * n_normalizing, 0);
         }

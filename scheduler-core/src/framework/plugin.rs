@@ -342,13 +342,7 @@ pub trait ScorePlugin: Plugin {
     /// As [`normalize`](ScorePlugin::normalize), for some of the feasible nodes, when the lowest and the highest raw score
     /// of all of them say everything. False, and nothing done, when they do not; no scores at all ask just that. Only
     /// speed.
-    fn normalize_between(
-        &self,
-        state: Option<&Self::State>,
-        lowest: i64,
-        highest: i64,
-        scores: &mut [i64],
-    ) -> bool {
+    fn normalize_between(&self, state: Option<&Self::State>, lowest: i64, highest: i64, scores: &mut [i64]) -> bool {
         let _ = (state, lowest, highest, scores);
         false
     }

@@ -8,6 +8,7 @@ use crate::framework::{BuildError, Extensions, Registry};
 
 pub mod default_binder;
 pub mod default_preemption;
+mod default_selector;
 pub mod dynamic_resources;
 pub mod gang_scheduling;
 pub mod image_locality;
@@ -28,6 +29,7 @@ mod pod_topology_spread_classes;
 mod pod_topology_spread_score;
 pub mod priority_sort;
 mod resource_allocation;
+mod resource_evenness;
 mod resource_runs;
 pub mod scheduling_gates;
 pub mod taint_toleration;

@@ -4,9 +4,11 @@
 use std::hash::Hash;
 
 use super::resource_allocation::{AllocationScorer, Inputs, Strategy};
-use crate::cache::{NodeIdx, NodeView, SlotRun};
+use super::resource_evenness::Evenness;
+use crate::cache::{Indexes, NodeIdx, NodeView, Objects, SlotRun};
 use crate::config::args::NodeResourcesBalancedAllocationArgs;
 use crate::framework::{Cycle, CycleState, Plugin, PreScoreStatus, Result, ScorePlugin, Sharing, Signature};
+use crate::model::Pod;
 
 /// Scores `50 + (50 + S(with the pod) − S(without)) / 2`, where S is 100 for even use.
 #[derive(Debug)]
@@ -28,6 +30,12 @@ impl NodeResourcesBalancedAllocation {
 impl Plugin for NodeResourcesBalancedAllocation {
     fn name(&self) -> &'static str {
         Self::NAME
+    }
+
+    fn require(&self, _: &Pod, _: &Objects, indexes: &mut Indexes<'_>) {
+        if self.scorer.is_of_cpu_and_memory() {
+            indexes.keep(Evenness::default);
+        }
     }
 
     fn sign(&self, Cycle { pod, .. }: Cycle<'_>, _: &CycleState, signature: &mut Signature) -> Sharing {
@@ -97,7 +105,9 @@ impl ScorePlugin for NodeResourcesBalancedAllocation {
         slots: SlotRun<'_>,
         scores: &mut [i64],
     ) -> Result<bool> {
-        let columns = cycle.snapshot.resources();
-        Ok(state.is_some_and(|inputs| self.scorer.score_slots(inputs, columns, slots, scores)))
+        let Some(inputs) = state else { return Ok(false) };
+        let kept = cycle.snapshot.kept::<Evenness>().filter(|_| self.scorer.is_of_cpu_and_memory());
+        let without_pod = kept.and_then(|kept| kept.of_slots(slots.range()));
+        Ok(self.scorer.score_slots(inputs, cycle.snapshot.resources(), without_pod, slots, scores))
     }
 }

@@ -196,19 +196,14 @@ impl<'a> Need<'a> {
     }
 }
 
-/// Which nodes have room for one more pod, and enough of two resources.
-struct Room<'a> {
-    max_pods: Words<'a>,
-    n_pods: Words<'a>,
-    needs: [((Words<'a>, Words<'a>), i64); 2],
-}
+/// Which nodes have enough of two resources.
+struct Room<'a>([((Words<'a>, Words<'a>), i64); 2]);
 
 impl WordMask for Room<'_> {
     #[inline(always)]
     fn of_word(&self, at: usize) -> u64 {
-        let (max_pods, n_pods) = (&self.max_pods[at], &self.n_pods[at]);
-        let [a, b] = self.needs.map(|need| Need::at(need, at));
-        mask_of(|lane| (n_pods[lane] < max_pods[lane]) & a.is_met(lane) & b.is_met(lane))
+        let [a, b] = self.0.map(|need| Need::at(need, at));
+        mask_of(|lane| a.is_met(lane) & b.is_met(lane))
     }
 }
 
@@ -236,11 +231,11 @@ impl FilterPlugin for NodeResourcesFit {
         let request = state.ok_or_else(PluginError::not_found)?;
         let columns = cycle.snapshot.resources();
         let column = |id| (words(columns.allocatable(id)), words(columns.requested(id)));
-        let (max_pods, n_pods) = column(ResourceId::PODS);
         // An amount that is not asked for fits everywhere: nothing is less than the least number.
         let [cpu, memory, storage] =
             request.fixed.map(|(id, amount, _)| (column(id), if amount > 0 { amount } else { i64::MIN }));
-        nodes.retain_words(Room { max_pods, n_pods, needs: [cpu, memory] });
+        nodes.intersect(columns.has_pod_room());
+        nodes.retain_words(Room([cpu, memory]));
         if storage.1 != i64::MIN {
             nodes.retain_words(|at: usize| {
                 let storage = Need::at(storage, at);
@@ -344,7 +339,7 @@ impl ScorePlugin for NodeResourcesFit {
         scores: &mut [i64],
     ) -> Result<bool> {
         let columns = cycle.snapshot.resources();
-        Ok(state.is_some_and(|inputs| self.scorer.score_slots(inputs, columns, slots, scores)))
+        Ok(state.is_some_and(|inputs| self.scorer.score_slots(inputs, columns, None, slots, scores)))
     }
 }
 

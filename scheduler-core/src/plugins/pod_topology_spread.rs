@@ -14,9 +14,7 @@ use crate::framework::{
     ActionType, ClusterEvent, ClusterView, Cycle, CycleState, EnqueueExtensions, EventFilter, EventResource,
     FilterPlugin, FilterStatus, Hint, Plugin, PluginError, PreFilterStatus, Reason, Result, Sharing, Signature,
 };
-use crate::model::{
-    Labels, Node, Object, Operator, Pod, Requirement, Selector, TopologySpreadConstraint, UnsatisfiableAction,
-};
+use crate::model::{Node, Object, Pod, Selector, TopologySpreadConstraint, UnsatisfiableAction};
 
 const REASON_SKEW: &str = "node(s) didn't match pod topology spread constraints";
 const REASON_LABEL: &str = "node(s) didn't match pod topology spread constraints (missing required label)";
@@ -93,7 +91,7 @@ impl PodTopologySpread {
             if pod.controller.is_none() && objects.services_in(&pod.namespace).next().is_none() {
                 return Constraints::default();
             }
-            let selector = default_selector(pod, objects);
+            let selector = super::default_selector::default_selector(pod, objects);
             if selector.is_everything() {
                 return Constraints::default();
             }
@@ -136,45 +134,6 @@ impl Constraints {
         let keys = of_kind.iter().filter(|_| has_all).map(|constraint| &constraint.topology_key);
         Inclusion::new(keys, pod, constraint.honor_node_affinity, constraint.honor_node_taints)
     }
-}
-
-/// What the pod's services and its controller select. Upstream: helper `DefaultSelector` (v1.36.2).
-fn default_selector(pod: &Pod, objects: &Objects) -> Selector {
-    let mut labels: std::collections::BTreeMap<Arc<str>, Arc<str>> = std::collections::BTreeMap::new();
-    let mut merge = |more: &Labels| labels.extend(more.iter().map(|(k, v)| (Arc::clone(k), Arc::clone(v))));
-    let selects = |selector: &Labels| selector.iter().all(|(key, value)| pod.labels.get(key) == Some(value));
-    for service in objects.services_in(&pod.namespace) {
-        if let Some(selector) = service.selector.as_ref().filter(|selector| selects(selector)) {
-            merge(selector);
-        }
-    }
-    let mut more: Vec<Requirement> = Vec::new();
-    if let Some(owner) = &pod.controller {
-        match (&*owner.api_version, &*owner.kind) {
-            ("v1", "ReplicationController") => {
-                if let Some(controller) = objects.replication_controller(&pod.namespace, &owner.name) {
-                    merge(&controller.selector);
-                }
-            }
-            ("apps/v1", "ReplicaSet") => {
-                if let Some(set) = objects.replica_set(&pod.namespace, &owner.name) {
-                    more.extend_from_slice(set.selector.requirements());
-                }
-            }
-            ("apps/v1", "StatefulSet") => {
-                if let Some(set) = objects.stateful_set(&pod.namespace, &owner.name) {
-                    more.extend_from_slice(set.selector.requirements());
-                }
-            }
-            _ => {}
-        }
-    }
-    let by_label =
-        labels.into_iter().map(|(key, value)| Requirement { key, operator: Operator::In, values: [value].into() });
-    let mut requirements: Vec<Requirement> = by_label.chain(more).collect();
-    requirements.sort();
-    requirements.dedup();
-    Selector::All(requirements.into())
 }
 
 /// One constraint of one pod.

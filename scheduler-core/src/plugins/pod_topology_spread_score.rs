@@ -131,8 +131,7 @@ impl SoftSpread {
         let ignores_some = constraints.soft_require_all && lacks_some;
         let has_all = |node: NodeIdx| columns.iter().all(|column| column.values()[node.slot()] != LabelColumn::NONE);
         let considered = feasible.filter(|(node, _)| !ignores_some || has_all(*node));
-        let n_considered =
-            if ignores_some { considered.clone().map(|(_, n_nodes)| n_nodes).sum() } else { n_feasible };
+        let n_considered = if ignores_some { considered.clone().map(|(_, n_nodes)| n_nodes).sum() } else { n_feasible };
         let mut included = None;
         let weighed = constraints.soft.iter().enumerate().map(|(at, constraint)| {
             let inclusion = constraints.inclusion(false, constraint, cycle.pod);
@@ -315,7 +314,8 @@ impl ScorePlugin for PodTopologySpread {
         match &by_value.domains {
             None => scores.fill(by_value.other),
             Some((at, of_values)) => {
-                values = &label_column(snapshot, &state.constraints[*at].constraint.topology_key)?.values()[slots.range()];
+                values =
+                    &label_column(snapshot, &state.constraints[*at].constraint.topology_key)?.values()[slots.range()];
                 for (score, value) in scores.iter_mut().zip(values) {
                     *score = of_values.get(*value as usize).copied().unwrap_or(by_value.other);
                 }

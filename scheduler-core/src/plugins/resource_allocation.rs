@@ -158,18 +158,26 @@ impl AllocationScorer {
         }
     }
 
-    /// All slots of a run as they lie. False if they must be scored one by one.
+    /// Whether CPU and memory are all that it looks at.
+    pub(super) fn is_of_cpu_and_memory(&self) -> bool {
+        let has = |wanted: &str| self.resources.iter().any(|(name, _)| name.as_ref() == wanted);
+        self.resources.len() == 2 && has("cpu") && has("memory")
+    }
+
+    /// All slots of a run as they lie. For [`Strategy::Balanced`], `without_pod` is how even each is without the pod, if
+    /// that is known. False if the slots must be scored one by one.
     pub(super) fn score_slots(
         &self,
         inputs: &Inputs,
         columns: &ResourceColumns,
+        without_pod: Option<&[u8]>,
         slots: SlotRun<'_>,
         scores: &mut [i64],
     ) -> bool {
         let [a, b] = &inputs.resolve(columns)[..] else { return false };
         let run = |resolved| Run::of(resolved, slots.range());
         let (Some(a), Some(b)) = (run(a), run(b)) else { return false };
-        self.score_runs([a, b], scores)
+        self.score_runs([a, b], without_pod, scores)
     }
 
     /// One node after the other, for any strategy and any amounts.
@@ -201,15 +209,15 @@ impl AllocationScorer {
         let [a_whole, a_usage, b_whole, b_usage] = &columns;
         let (a, b) = ((a.0, &a_whole[..], &a_usage[..]), (b.0, &b_whole[..], &b_usage[..]));
         let (Some(a), Some(b)) = (Run::of(&a, 0..nodes.len()), Run::of(&b, 0..nodes.len())) else { return false };
-        self.score_runs([a, b], scores)
+        self.score_runs([a, b], None, scores)
     }
 
     /// Two resources in vectors, if the strategy and the amounts allow it. False if not.
-    fn score_runs(&self, runs: [Run<'_>; 2], out: &mut [i64]) -> bool {
+    fn score_runs(&self, runs: [Run<'_>; 2], without_pod: Option<&[u8]>, out: &mut [i64]) -> bool {
         match self.strategy {
             Strategy::LeastAllocated => vectorized(PercentOfTwo { runs, least: true, out }),
             Strategy::MostAllocated => vectorized(PercentOfTwo { runs, least: false, out }),
-            Strategy::Balanced => vectorized(BalanceOfTwo { runs, out }),
+            Strategy::Balanced => vectorized(BalanceOfTwo { runs, without_pod, out }),
             Strategy::RequestedToCapacityRatio(_) => false,
         }
     }
@@ -314,6 +322,18 @@ fn rounded_mean(used: impl Iterator<Item = Used>, score: impl Fn(Used) -> i64) -
     if weights == 0 { 0 } else { (sum as f64 / weights as f64).round() as i64 }
 }
 
+/// How even the use of two resources is, 0 to 100: [`Strategy::Balanced`] without a further pod.
+pub(super) fn evenness(allocatable: [i64; 2], requested: [i64; 2]) -> u8 {
+    let used = allocatable.into_iter().zip(requested).map(|(allocatable, requested)| Used {
+        allocatable,
+        without_pod: requested,
+        with_pod: requested,
+        weight: 1,
+    });
+    let fractions = used.filter(|used| used.allocatable != 0).map(|used| used.fraction(used.without_pod));
+    u8::try_from(balance(fractions)).unwrap_or(0)
+}
+
 /// 100 when all fractions are equal, less the more they deviate.
 #[inline]
 #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "upstream computes in float64, too")]
@@ -391,9 +411,12 @@ mod tests {
                 let mut of_slots = vec![0; amounts.len()];
                 let runs = [&resolved[0], &resolved[1]].map(|resolved| Run::of(resolved, 0..amounts.len()));
                 let [Some(a), Some(b)] = runs else { continue };
-                if scorer.score_runs([a, b], &mut of_slots) {
-                    let of_nodes: Vec<i64> = nodes.iter().map(|node| of_slots[node.slot()]).collect();
-                    prop_assert_eq!(of_nodes, each, "{:?}", scorer.strategy);
+                let without_pod: Vec<u8> = amounts.iter().map(|of| evenness([of.0, of.2], [of.1, of.3])).collect();
+                for without_pod in [None, Some(&without_pod[..])] {
+                    if scorer.score_runs([a, b], without_pod, &mut of_slots) {
+                        let of_nodes: Vec<i64> = nodes.iter().map(|node| of_slots[node.slot()]).collect();
+                        prop_assert_eq!(&of_nodes, &each, "{:?}", scorer.strategy);
+                    }
                 }
             }
         }

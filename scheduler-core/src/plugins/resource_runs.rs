@@ -96,6 +96,8 @@ fn percent(whole: i64, taken: i64, least: bool) -> f64 {
 /// Balanced: how much more even the use of two resources is with the pod. The output is false if an amount is too large.
 pub(super) struct BalanceOfTwo<'a, 'o> {
     pub(super) runs: [Run<'a>; 2],
+    /// How even it is without, if that is known: 0 to 100.
+    pub(super) without_pod: Option<&'a [u8]>,
     pub(super) out: &'o mut [i64],
 }
 
@@ -110,18 +112,34 @@ impl Lanes for BalanceOfTwo<'_, '_> {
         let (b_whole, b_usage) = (&b.allocatable[..n], &b.usage[..n]);
         let out = &mut self.out[..n];
         let mut all_bits = 0;
+        if let Some(without_pod) = self.without_pod {
+            let without_pod = &without_pod[..n];
+            for at in 0..n {
+                let (a_with, b_with) = (a_usage[at].wrapping_add(a.request), b_usage[at].wrapping_add(b.request));
+                all_bits |= a_whole[at] | a_usage[at] | a_with | b_whole[at] | b_usage[at] | b_with;
+                let with_pod = balance(float(a_with) / float(a_whole[at]), float(b_with) / float(b_whole[at]));
+                let is_alone = (a_whole[at] == 0) | (b_whole[at] == 0);
+                out[at] = score(is_alone, with_pod, f64::from(without_pod[at]));
+            }
+            return is_exact(all_bits);
+        }
         for at in 0..n {
             let (a_with, b_with) = (a_usage[at].wrapping_add(a.request), b_usage[at].wrapping_add(b.request));
             all_bits |= a_whole[at] | a_usage[at] | a_with | b_whole[at] | b_usage[at] | b_with;
             let (of_a, of_b) = (float(a_whole[at]), float(b_whole[at]));
             let with_pod = balance(float(a_with) / of_a, float(b_with) / of_b);
             let without_pod = balance(float(a_usage[at]) / of_a, float(b_usage[at]) / of_b);
-            // One resource alone is always even.
-            let gain = if (a_whole[at] == 0) | (b_whole[at] == 0) { 0.0 } else { with_pod - without_pod };
-            out[at] = integer(50.0 + floor((50.0 + gain) * 0.5));
+            out[at] = score((a_whole[at] == 0) | (b_whole[at] == 0), with_pod, without_pod);
         }
         is_exact(all_bits)
     }
+}
+
+/// One resource alone is always even.
+#[inline(always)]
+fn score(is_alone: bool, with_pod: f64, without_pod: f64) -> i64 {
+    let gain = if is_alone { 0.0 } else { with_pod - without_pod };
+    integer(50.0 + floor((50.0 + gain) * 0.5))
 }
 
 #[inline(always)]

@@ -12,7 +12,9 @@ pub(crate) fn scheduler() -> Scheduler {
 /// A scheduler that looks for so many feasible nodes in a hundred.
 pub(crate) fn scheduler_that_scores(percentage: i32) -> Scheduler {
     let registry = scheduler_core::plugins::registry();
-    let configuration =
-        KubeSchedulerConfiguration { percentage_of_nodes_to_score: percentage, ..KubeSchedulerConfiguration::default() };
+    let configuration = KubeSchedulerConfiguration {
+        percentage_of_nodes_to_score: percentage,
+        ..KubeSchedulerConfiguration::default()
+    };
     Scheduler::new(&configuration, &registry, Options::default()).expect("the default configuration is valid")
 }

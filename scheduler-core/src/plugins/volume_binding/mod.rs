@@ -141,12 +141,7 @@ impl FilterPlugin for VolumeBinding {
 impl ScorePlugin for VolumeBinding {
     type State = ();
 
-    fn pre_score_mask(
-        &self,
-        _: Cycle<'_>,
-        _: Option<&[u64]>,
-        _: &CycleState,
-    ) -> Result<Option<PreScoreStatus<()>>> {
+    fn pre_score_mask(&self, _: Cycle<'_>, _: Option<&[u64]>, _: &CycleState) -> Result<Option<PreScoreStatus<()>>> {
         Ok(Some(PreScoreStatus::Skip))
     }
 
