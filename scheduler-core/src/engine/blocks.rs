@@ -165,7 +165,8 @@ mod tests {
 
             let mut harmless = scores.clone();
             replace(&mut harmless, &feasible, 7);
-            prop_assert!(slots.clone().all(|slot| harmless[slot] == if is_feasible(slot) { scores[slot] } else { 7 }));
+            let harmless_of = |slot: usize| if is_feasible(slot) { scores[slot] } else { 7 };
+            prop_assert!(slots.clone().all(|slot| harmless[slot] == harmless_of(slot)));
 
             let mut totals = vec![3; SLOTS_PER_BLOCK];
             let is_in_range = add(&mut totals, &scores, &feasible, weight).is_ok();
