@@ -175,7 +175,8 @@ fn run_score(
             return Err(differ(plugin.name(), "score", name(cycle.snapshot, node), raw[at], scores[at]));
         }
         plugin.normalize(&states, 0, cycle, feasible, &mut scores)?;
-        check_shortcuts(plugin, &states, cycle, feasible, &raw, &scores)?;
+        let uniform = plugin.uniform_score(&states, 0, cycle, shared);
+        check_shortcuts(plugin, uniform, cycle, feasible, &raw, &scores)?;
     }
     if let Some(at) = scores.iter().position(|score| !(0..=MAX_NODE_SCORE).contains(score)) {
         return Err(PluginError::new(format!(
@@ -195,7 +196,7 @@ fn run_score(
 /// What a plugin says to spare the engine work must be what the work would come to.
 fn check_shortcuts(
     plugin: &dyn DynScore,
-    states: &ScoreStates,
+    uniform: Option<i64>,
     cycle: Cycle<'_>,
     feasible: &[NodeIdx],
     raw: &[i64],
@@ -203,7 +204,7 @@ fn check_shortcuts(
 ) -> Result<()> {
     let odd_one = |want: &dyn Fn(usize) -> i64| (0..scores.len()).find(|&at| scores[at] != want(at));
     let name_of = |at: usize| name(cycle.snapshot, feasible[at]);
-    if let Some(all) = plugin.uniform_score(states, 0, cycle)
+    if let Some(all) = uniform
         && let Some(at) = odd_one(&|_| all)
     {
         return Err(PluginError::new(format!(
@@ -292,7 +293,7 @@ mod tests {
             Ok(i64::try_from(node.name().len()).expect("names are short"))
         }
 
-        fn uniform_score(&self, _: Option<&()>, _: Cycle<'_>) -> Option<i64> {
+        fn uniform_score(&self, _: Option<&()>, _: Cycle<'_>, _: &CycleState) -> Option<i64> {
             self.uniform
         }
 
