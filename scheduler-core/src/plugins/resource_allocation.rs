@@ -12,6 +12,9 @@ use crate::config::args::ResourceSpec;
 use crate::framework::MAX_NODE_SCORE;
 use crate::model::{Pod, is_scalar_resource};
 
+/// So many nodes are worth being brought together.
+const MIN_GATHERED: usize = 16;
+
 /// How use turns into a score.
 #[derive(Debug, Clone)]
 pub(super) enum Strategy {
@@ -197,9 +200,13 @@ impl AllocationScorer {
         }
     }
 
-    /// Nodes anywhere: what is known of them is brought together first. False if they must be scored one by one.
+    /// Nodes anywhere: what is known of them is brought together first. False if they must be scored one by one, as a few
+    /// are sooner.
     fn score_gathered(&self, resolved: &[Resolved<'_>], nodes: &[NodeIdx], scores: &mut [i64]) -> bool {
         let [a, b] = resolved else { return false };
+        if nodes.len() < MIN_GATHERED {
+            return false;
+        }
         let mut columns = [[0_i64; MAX_RUN]; 4];
         for (to, from) in columns.iter_mut().zip([a.1, a.2, b.1, b.2]) {
             for (to, node) in to.iter_mut().zip(nodes) {
