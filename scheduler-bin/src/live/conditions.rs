@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use k8s_openapi::api::core::v1::Pod;
 use rustc_hash::FxHashSet;
 
 /// The uids of pods whose PodScheduled condition is False; shared by the pod watch and those who patch.
@@ -12,17 +11,7 @@ pub(crate) struct KnownConditions {
 }
 
 impl KnownConditions {
-    /// Notes what the API server says about `pod`.
-    pub(crate) fn observe(&self, pod: &Pod) {
-        let Some(uid) = pod.metadata.uid.as_deref() else { return };
-        let conditions = pod.status.iter().filter_map(|status| status.conditions.as_ref()).flatten();
-        let is_false = conditions
-            .filter(|condition| condition.type_ == "PodScheduled")
-            .any(|condition| condition.status == "False");
-        self.note(uid, is_false);
-    }
-
-    /// Notes the status that was just written.
+    /// Notes what the API server says of the pod, or what was just written.
     pub(crate) fn note(&self, uid: &str, is_false: bool) {
         let mut unscheduled = self.lock();
         if is_false {
@@ -46,22 +35,15 @@ impl KnownConditions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
 
     #[test]
     fn the_last_word_counts() {
         let known = KnownConditions::default();
-        let pod = |conditions: Value| -> Pod {
-            serde_json::from_value(json!({"metadata": {"uid": "u"}, "status": {"conditions": conditions}}))
-                .expect("a pod")
-        };
-        known.observe(&pod(json!([{"type": "PodScheduled", "status": "False"}])));
-        assert!(known.is_false("u"));
-        known.observe(&pod(json!([{"type": "PodScheduled", "status": "True"}])));
+        for (is_false, pod) in [(true, "u"), (true, "v"), (false, "u")] {
+            known.note(pod, is_false);
+        }
         assert!(!known.is_false("u"));
-        known.note("u", true);
-        assert!(known.is_false("u"));
-        known.observe(&pod(json!([])));
-        assert!(!known.is_false("u"), "no condition at all");
+        assert!(known.is_false("v"));
+        assert!(!known.is_false("w"), "never heard of");
     }
 }

@@ -1,8 +1,10 @@
 //! The thread that owns the engine: takes observations and reports, runs one cycle after the other, hands effects out. No I/O.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
 
+use rustc_hash::FxHashMap;
 use scheduler_core::engine::{Attempt, Change, Outcome, Scheduler};
 use scheduler_core::framework::{Effect, EffectKind};
 use scheduler_core::model::Timestamp;
@@ -11,7 +13,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::endpoints::Health;
 use super::informers::{N_KINDS, Observation};
 use super::lanes::Report;
-use super::metrics::{AttemptLabels, Metrics, QueueLabel};
+use super::metrics::{AttemptMetrics, Metrics};
 use super::recording::Recording;
 use super::{Happened, Observer};
 
@@ -47,6 +49,8 @@ pub(crate) struct Cycle {
     pub(crate) recording: Option<Recording>,
     /// What is counted.
     pub(crate) metrics: Metrics,
+    /// Its part for each result and profile seen so far.
+    pub(crate) attempts: FxHashMap<(&'static str, Arc<str>), AttemptMetrics>,
     /// What the probes ask about.
     pub(crate) health: Health,
 }
@@ -167,7 +171,7 @@ impl Cycle {
         attempt.is_some()
     }
 
-    fn count(&self, attempt: &Attempt, duration: Duration) {
+    fn count(&mut self, attempt: &Attempt, duration: Duration) {
         let result = match attempt.outcome {
             Outcome::Scheduled { .. } => {
                 self.metrics.pod_attempts.observe(attempt.attempts.into());
@@ -181,20 +185,21 @@ impl Cycle {
             Outcome::Error { .. } => "error",
             Outcome::Skipped => return,
         };
-        let labels = AttemptLabels { result, profile: attempt.scheduler_name.to_string() };
-        self.metrics.schedule_attempts.get_or_create(&labels).inc();
-        self.metrics.attempt_duration.get_or_create(&labels).observe(duration.as_secs_f64());
-        let pending = self.scheduler.queue().lengths();
-        for (queue, n_pods) in [
-            ("active", pending.active),
-            ("backoff", pending.backoff),
-            ("unschedulable", pending.unschedulable),
-            ("gated", pending.gated),
+        let attempts = self
+            .attempts
+            .entry((result, Arc::clone(&attempt.scheduler_name)))
+            .or_insert_with(|| self.metrics.attempts(result, &attempt.scheduler_name));
+        attempts.count.inc();
+        attempts.duration.observe(duration.as_secs_f64());
+        let waiting = self.scheduler.queue().lengths();
+        let pending = &self.metrics.pending_pods;
+        for (gauge, n_pods) in [
+            (&pending.active, waiting.active),
+            (&pending.backoff, waiting.backoff),
+            (&pending.unschedulable, waiting.unschedulable),
+            (&pending.gated, waiting.gated),
         ] {
-            self.metrics
-                .pending_pods
-                .get_or_create(&QueueLabel { queue })
-                .set(i64::try_from(n_pods).unwrap_or(i64::MAX));
+            gauge.set(i64::try_from(n_pods).unwrap_or(i64::MAX));
         }
     }
 

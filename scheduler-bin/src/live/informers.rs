@@ -1,30 +1,21 @@
-//! One watch per kind: lists, follows, lists again after a loss, and turns what it sees into objects of the engine's model.
+//! The kinds that the engine reads, each followed by a task of its own, and what is seen turned into objects of its model.
 //! Holds the last known state of each object, so that a deletion that was missed is told after the next list.
 
-use std::fmt::Debug;
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-use futures::StreamExt as _;
-use k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
-use k8s_openapi::api::core::v1::{
-    Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Service,
-};
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass};
-use kube::runtime::WatchStreamExt as _;
-use kube::runtime::watcher::{self, Event};
-use kube::{Api, Client, Resource};
+use kube::Client;
 use rustc_hash::{FxHashMap, FxHashSet};
-use scheduler_core::model::{self, Object};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use scheduler_core::convert::{EventType, Identity, ReadObject, read};
+use scheduler_core::model::{Object, ObjectKind};
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::conditions::KnownConditions;
 use super::cycle::Input;
-use super::failure;
+use super::reflector::{self, Collection, Sink};
 
 /// A change of one object, in the order in which its kind's watch told it.
 #[derive(Debug)]
@@ -38,7 +29,51 @@ pub(crate) enum Observation {
 }
 
 /// Terminated pods need no room; the server leaves them out. Upstream: scheduler.go NewInformerFactory.
-const LIVE_PODS: &str = "status.phase!=Succeeded,status.phase!=Failed";
+const LIVE_PODS: &str = "status.phase!%3DSucceeded%2Cstatus.phase!%3DFailed";
+
+/// A kind that is followed.
+#[derive(Clone, Copy)]
+struct Kind {
+    /// The engine's.
+    model: ObjectKind,
+    /// The API's.
+    api: &'static str,
+    /// What it is called in messages.
+    name: &'static str,
+    api_version: &'static str,
+    path: &'static str,
+    fields: &'static str,
+}
+
+macro_rules! kinds {
+    ($($api_version:literal $api:literal $model:ident $name:literal $path:literal $fields:expr),* $(,)?) => {
+        [$(Kind {
+            model: ObjectKind::$model,
+            api: $api,
+            name: $name,
+            api_version: $api_version,
+            path: $path,
+            fields: $fields,
+        }),*]
+    };
+}
+
+const KINDS: [Kind; N_KINDS] = kinds! {
+    "v1" "Pod" Pod "pods" "/api/v1/pods" LIVE_PODS,
+    "v1" "Node" Node "nodes" "/api/v1/nodes" "",
+    "v1" "Namespace" Namespace "namespaces" "/api/v1/namespaces" "",
+    "v1" "Service" Service "services" "/api/v1/services" "",
+    "v1" "ReplicationController" ReplicationController "replicationcontrollers" "/api/v1/replicationcontrollers" "",
+    "apps/v1" "ReplicaSet" ReplicaSet "replicasets.apps" "/apis/apps/v1/replicasets" "",
+    "apps/v1" "StatefulSet" StatefulSet "statefulsets.apps" "/apis/apps/v1/statefulsets" "",
+    "policy/v1" "PodDisruptionBudget" PodDisruptionBudget "poddisruptionbudgets.policy" "/apis/policy/v1/poddisruptionbudgets" "",
+    "v1" "PersistentVolume" PersistentVolume "persistentvolumes" "/api/v1/persistentvolumes" "",
+    "v1" "PersistentVolumeClaim" PersistentVolumeClaim "persistentvolumeclaims" "/api/v1/persistentvolumeclaims" "",
+    "storage.k8s.io/v1" "StorageClass" StorageClass "storageclasses.storage.k8s.io" "/apis/storage.k8s.io/v1/storageclasses" "",
+    "storage.k8s.io/v1" "CSINode" CsiNode "csinodes.storage.k8s.io" "/apis/storage.k8s.io/v1/csinodes" "",
+    "storage.k8s.io/v1" "CSIDriver" CsiDriver "csidrivers.storage.k8s.io" "/apis/storage.k8s.io/v1/csidrivers" "",
+    "storage.k8s.io/v1" "CSIStorageCapacity" CsiStorageCapacity "csistoragecapacities.storage.k8s.io" "/apis/storage.k8s.io/v1/csistoragecapacities" "",
+};
 
 /// The kinds that must be listed before the first pod is scheduled.
 pub(crate) const N_KINDS: usize = 14;
@@ -52,199 +87,171 @@ pub(crate) fn start(
     stop: &CancellationToken,
 ) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
-    let pods = watcher::Config::default().fields(LIVE_PODS);
-    let seen = conditions.clone();
-    follow(&mut tasks, "pods", Api::<Pod>::all(client.clone()), pods, out, recorded, stop, move |pod: &Pod| {
-        seen.observe(pod);
-        convert(model::Pod::try_from(pod))
-    });
-    macro_rules! follow_all {
-        ($($name:literal $kind:ty => $model:ident),* $(,)?) => {$(
-            follow(&mut tasks, $name, Api::<$kind>::all(client.clone()), watcher::Config::default(), out, recorded, stop,
-                |object: &$kind| convert(model::$model::try_from(object)));
-        )*};
+    for kind in KINDS {
+        let Kind { name, path, fields, .. } = kind;
+        let collection = Collection { client: client.clone(), name, path, fields };
+        let mut store = Store {
+            kind,
+            out: out.clone(),
+            conditions: conditions.clone(),
+            recorded,
+            has_listed: false,
+            objects: FxHashMap::default(),
+            unseen: None,
+        };
+        let stop = stop.clone();
+        tasks.spawn(async move {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = reflector::follow(&collection, &mut store) => {}
+            }
+        });
     }
-    follow_all! {
-        "nodes" Node => Node,
-        "namespaces" Namespace => Namespace,
-        "services" Service => Service,
-        "replicationcontrollers" ReplicationController => ReplicationController,
-        "replicasets.apps" ReplicaSet => ReplicaSet,
-        "statefulsets.apps" StatefulSet => StatefulSet,
-        "poddisruptionbudgets.policy" PodDisruptionBudget => PodDisruptionBudget,
-        "persistentvolumes" PersistentVolume => PersistentVolume,
-        "persistentvolumeclaims" PersistentVolumeClaim => PersistentVolumeClaim,
-        "storageclasses.storage.k8s.io" StorageClass => StorageClass,
-        "csinodes.storage.k8s.io" CSINode => CsiNode,
-        "csidrivers.storage.k8s.io" CSIDriver => CsiDriver,
-        "csistoragecapacities.storage.k8s.io" CSIStorageCapacity => CsiStorageCapacity,
-    }
-    debug_assert_eq!(tasks.len(), N_KINDS, "N_KINDS counts the watches");
     tasks
 }
 
-fn convert<T: Into<Object>, E: std::fmt::Display>(result: Result<T, E>) -> Result<Object, String> {
-    result.map(Into::into).map_err(|error| error.to_string())
-}
-
-#[expect(clippy::too_many_arguments, reason = "what a watch is told, one by one")]
-fn follow<K>(
-    tasks: &mut JoinSet<()>,
-    name: &'static str,
-    api: Api<K>,
-    config: watcher::Config,
-    out: &Sender<Input>,
-    recorded: bool,
-    stop: &CancellationToken,
-    convert: impl Fn(&K) -> Result<Object, String> + Send + 'static,
-) where
-    K: Resource + k8s_openapi::Resource + Clone + Debug + Serialize + DeserializeOwned + Send + 'static,
-{
-    let (out, stop) = (out.clone(), stop.clone());
-    tasks.spawn(async move {
-        let mut events = std::pin::pin!(watcher::watcher(api, config).default_backoff());
-        let mut store = Store { recorded, ..Store::default() };
-        let mut listed = false;
-        loop {
-            let event = tokio::select! {
-                () = stop.cancelled() => return,
-                event = events.next() => event,
-            };
-            let event = match event {
-                Some(Ok(event)) => event,
-                Some(Err(error)) => {
-                    tracing::warn!("watch of {name}: {}; trying again", describe(&error));
-                    continue;
-                }
-                None => return,
-            };
-            let done = matches!(event, Event::InitDone);
-            for observation in store.take(name, event, &convert) {
-                if out.send(Input::Observed(observation)).is_err() {
-                    return;
-                }
-            }
-            if done && !listed {
-                listed = true;
-                if out.send(Input::Observed(Observation::Listed(name))).is_err() {
-                    return;
-                }
-            }
-        }
-    });
-}
-
-fn describe(error: &watcher::Error) -> String {
-    match error {
-        watcher::Error::InitialListFailed(source)
-        | watcher::Error::WatchStartFailed(source)
-        | watcher::Error::WatchFailed(source) => failure::describe(source),
-        watcher::Error::WatchError(status) => status.message.clone(),
-        watcher::Error::NoResourceVersion => "the list has no resourceVersion".to_owned(),
-    }
-}
-
-/// Namespace, name and uid: an object deleted and made again under its name is another one.
-type Key = (String, String, String);
-
-/// The last known state of the objects of one kind.
-#[derive(Default)]
+/// The last known state of the objects of one kind, and who hears of changes.
 struct Store {
-    objects: FxHashMap<Key, Object>,
-    /// Keys that the list in progress has not shown.
-    unseen: Option<FxHashSet<Key>>,
+    kind: Kind,
+    out: Sender<Input>,
+    /// Shared with those who patch pods.
+    conditions: KnownConditions,
     /// Whether observations carry API objects.
     recorded: bool,
+    has_listed: bool,
+    objects: FxHashMap<Identity, Object>,
+    /// What the list in progress has not shown.
+    unseen: Option<FxHashSet<Identity>>,
+}
+
+impl Sink for Store {
+    fn list_started(&mut self) {
+        self.unseen = Some(self.objects.keys().cloned().collect());
+    }
+
+    fn listed(&mut self, object: &[u8]) {
+        match read(self.kind.model, object) {
+            Ok(read) => self.apply(read, object),
+            Err(error) => tracing::error!("{}: a listed object cannot be read: {error}; it is ignored", self.kind.name),
+        }
+    }
+
+    fn list_ended(&mut self) {
+        for identity in self.unseen.take().unwrap_or_default() {
+            self.delete(&identity);
+        }
+        if !self.has_listed {
+            self.has_listed = true;
+            self.tell(Observation::Listed(self.kind.name));
+        }
+    }
+
+    fn changed(&mut self, event: EventType, object: &[u8]) -> Result<Arc<str>, serde_json::Error> {
+        let read = read(self.kind.model, object)?;
+        let version = Arc::clone(&read.resource_version);
+        match event {
+            EventType::Added | EventType::Modified => self.apply(read, object),
+            EventType::Deleted => self.delete(&read.identity),
+            EventType::Bookmark | EventType::Error => {}
+        }
+        Ok(version)
+    }
 }
 
 impl Store {
-    fn take<K: Resource + k8s_openapi::Resource + Serialize>(
-        &mut self,
-        name: &str,
-        event: Event<K>,
-        convert: impl Fn(&K) -> Result<Object, String>,
-    ) -> Vec<Observation> {
-        match event {
-            Event::Init => {
-                self.unseen = Some(self.objects.keys().cloned().collect());
-                Vec::new()
-            }
-            Event::InitApply(object) | Event::Apply(object) => self.apply(name, &object, convert),
-            Event::Delete(object) => self.delete::<K>(&key(&object)).into_iter().collect(),
-            Event::InitDone => {
-                let unseen = self.unseen.take().unwrap_or_default();
-                unseen.iter().filter_map(|key| self.delete::<K>(key)).collect()
-            }
-        }
-    }
-
-    fn delete<K: k8s_openapi::Resource>(&mut self, key: &Key) -> Option<Observation> {
-        let gone = self.objects.remove(key)?;
-        let (namespace, name, uid) = key;
-        let metadata = serde_json::json!({ "namespace": namespace, "name": name, "uid": uid });
-        let object = serde_json::json!({ "apiVersion": K::API_VERSION, "kind": K::KIND, "metadata": metadata });
-        Some(Observation::Deleted(gone, self.recorded.then(|| to_raw(&object)).flatten()))
-    }
-
-    fn apply<K: Resource + Serialize>(
-        &mut self,
-        name: &str,
-        object: &K,
-        convert: impl Fn(&K) -> Result<Object, String>,
-    ) -> Vec<Observation> {
-        let key = key(object);
+    fn apply(&mut self, read: ReadObject, json: &[u8]) {
+        let ReadObject { identity, object, .. } = read;
         if let Some(unseen) = &mut self.unseen {
-            unseen.remove(&key);
+            unseen.remove(&identity);
         }
-        match convert(object) {
-            Ok(model) => {
-                self.objects.insert(key, model.clone());
-                vec![Observation::Applied(model, self.recorded.then(|| to_raw(object)).flatten())]
+        match object {
+            Ok(object) => {
+                if let Object::Pod(pod) = &object {
+                    let is_false = pod.scheduled_condition.as_ref().is_some_and(|condition| !condition.status);
+                    self.conditions.note(&pod.uid, is_false);
+                }
+                let raw = if self.recorded { self.recorded(json) } else { None };
+                self.objects.insert(identity, object.clone());
+                self.tell(Observation::Applied(object, raw));
             }
             Err(problem) => {
                 // What cannot be read cannot be scheduled on or around; its last readable state stays in force.
-                tracing::error!("{name} {}/{}: {problem}; the object is ignored", key.0, key.1);
-                Vec::new()
+                let Identity { namespace, name, .. } = &identity;
+                tracing::error!("{} {namespace}/{name}: {problem}; the object is ignored", self.kind.name);
             }
         }
     }
+
+    fn delete(&mut self, identity: &Identity) {
+        let Some(gone) = self.objects.remove(identity) else { return };
+        if let Object::Pod(pod) = &gone {
+            self.conditions.note(&pod.uid, false);
+        }
+        let Identity { namespace, name, uid } = identity;
+        let Kind { api_version, api, .. } = self.kind;
+        let raw = self.recorded.then(|| {
+            let metadata = json!({ "namespace": **namespace, "name": **name, "uid": **uid });
+            to_raw(&json!({ "apiVersion": api_version, "kind": api, "metadata": metadata }))
+        });
+        self.tell(Observation::Deleted(gone, raw.flatten()));
+    }
+
+    /// The object as a recording keeps it: with its kind, which items of a list lack, and without what nobody reads.
+    fn recorded(&self, json: &[u8]) -> Option<Box<RawValue>> {
+        let mut object: Value = serde_json::from_slice(json).ok()?;
+        object["apiVersion"] = self.kind.api_version.into();
+        object["kind"] = self.kind.api.into();
+        object["metadata"].as_object_mut()?.remove("managedFields");
+        to_raw(&object)
+    }
+
+    fn tell(&self, observation: Observation) {
+        // Nobody listens only when the scheduler ends.
+        let _ = self.out.send(Input::Observed(observation));
+    }
 }
 
-/// The object as JSON. An API object that was read can be written.
-fn to_raw<T: Serialize>(object: &T) -> Option<Box<RawValue>> {
+/// The object as text; what was read as JSON can be written as JSON.
+fn to_raw(object: &Value) -> Option<Box<RawValue>> {
     serde_json::value::to_raw_value(object).ok()
-}
-
-fn key<K: Resource>(object: &K) -> Key {
-    let metadata = object.meta();
-    let text = |field: &Option<String>| field.clone().unwrap_or_default();
-    (text(&metadata.namespace), text(&metadata.name), text(&metadata.uid))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+    use std::sync::mpsc::{Receiver, channel};
 
-    fn node(name: &str, uid: &str) -> Node {
-        Node {
-            metadata: ObjectMeta { name: Some(name.into()), uid: Some(uid.into()), ..ObjectMeta::default() },
-            ..Node::default()
-        }
+    use super::*;
+
+    fn store(recorded: bool) -> (Store, Receiver<Input>) {
+        let (out, told) = channel();
+        let kind = KINDS[1];
+        assert_eq!(kind.name, "nodes");
+        let store = Store {
+            kind,
+            out,
+            conditions: KnownConditions::default(),
+            recorded,
+            has_listed: true,
+            objects: FxHashMap::default(),
+            unseen: None,
+        };
+        (store, told)
     }
 
-    fn told(store: &mut Store, event: Event<Node>) -> Vec<String> {
-        let observations = store.take("nodes", event, |node| {
-            if node.metadata.name.as_deref() == Some("broken") {
-                return Err("no".to_owned());
-            }
-            convert(model::Node::try_from(node))
-        });
-        observations
-            .into_iter()
-            .map(|observation| match observation {
-                Observation::Applied(Object::Node(node), None) => format!("+{}", node.name),
-                Observation::Deleted(Object::Node(node), None) => format!("-{}", node.name),
+    fn node(name: &str, uid: &str) -> Vec<u8> {
+        json!({ "metadata": { "name": name, "uid": uid, "resourceVersion": "7", "managedFields": [{}] } })
+            .to_string()
+            .into()
+    }
+
+    fn told(told: &Receiver<Input>) -> Vec<String> {
+        told.try_iter()
+            .map(|input| match input {
+                Input::Observed(Observation::Applied(Object::Node(node), None)) => format!("+{}", node.name),
+                Input::Observed(Observation::Deleted(Object::Node(node), None)) => format!("-{}", node.name),
+                Input::Observed(Observation::Applied(_, Some(raw)) | Observation::Deleted(_, Some(raw))) => {
+                    raw.get().to_owned()
+                }
                 other => format!("{other:?}"),
             })
             .collect()
@@ -252,30 +259,64 @@ mod tests {
 
     #[test]
     fn what_a_new_list_does_not_show_was_deleted() {
-        let mut store = Store::default();
-        told(&mut store, Event::Init);
-        assert_eq!(told(&mut store, Event::InitApply(node("a", "1"))), ["+a"]);
-        assert_eq!(told(&mut store, Event::InitApply(node("b", "2"))), ["+b"]);
-        assert!(told(&mut store, Event::InitDone).is_empty());
-        told(&mut store, Event::Init);
-        assert_eq!(told(&mut store, Event::InitApply(node("b", "2"))), ["+b"]);
-        assert_eq!(told(&mut store, Event::InitDone), ["-a"]);
+        let (mut store, receiver) = store(false);
+        store.list_started();
+        store.listed(&node("a", "1"));
+        store.listed(&node("b", "2"));
+        store.list_ended();
+        assert_eq!(told(&receiver), ["+a", "+b"]);
+        store.list_started();
+        store.listed(&node("b", "2"));
+        store.list_ended();
+        assert_eq!(told(&receiver), ["+b", "-a"]);
     }
 
     #[test]
     fn an_object_made_again_under_its_name_is_another_one() {
-        let mut store = Store::default();
-        told(&mut store, Event::Apply(node("a", "1")));
-        told(&mut store, Event::Init);
-        assert_eq!(told(&mut store, Event::InitApply(node("a", "2"))), ["+a"]);
-        assert_eq!(told(&mut store, Event::InitDone), ["-a"], "the old one");
-        assert_eq!(told(&mut store, Event::Delete(node("a", "2"))), ["-a"]);
-        assert!(told(&mut store, Event::Delete(node("a", "2"))).is_empty(), "told once");
+        let (mut store, receiver) = store(false);
+        assert_eq!(&*store.changed(EventType::Added, &node("a", "1")).expect("a node"), "7");
+        store.list_started();
+        store.listed(&node("a", "2"));
+        store.list_ended();
+        assert_eq!(told(&receiver), ["+a", "+a", "-a"], "the old one");
+        store.changed(EventType::Deleted, &node("a", "2")).expect("a node");
+        assert_eq!(told(&receiver), ["-a"]);
+        store.changed(EventType::Deleted, &node("a", "2")).expect("a node");
+        assert!(told(&receiver).is_empty(), "told once");
     }
 
     #[test]
     fn an_unreadable_object_is_left_out() {
-        let mut store = Store::default();
-        assert!(told(&mut store, Event::Apply(node("broken", "1"))).is_empty());
+        let (mut store, receiver) = store(false);
+        let broken = json!({ "metadata": { "name": "x" }, "status": { "allocatable": { "cpu": "much" } } }).to_string();
+        store.changed(EventType::Added, broken.as_bytes()).expect("it is an object");
+        store.listed(b"{\"metadata\":7}");
+        assert!(told(&receiver).is_empty());
+        assert!(store.changed(EventType::Modified, b"{\"metadata\":").is_err());
+    }
+
+    #[test]
+    fn a_recording_gets_the_object_with_its_kind() {
+        let (mut store, receiver) = store(true);
+        store.listed(&node("a", "1"));
+        store.changed(EventType::Deleted, &node("a", "1")).expect("a node");
+        let told: Vec<Value> = told(&receiver).iter().map(|text| serde_json::from_str(text).expect("JSON")).collect();
+        let object = |metadata: Value| json!({ "apiVersion": "v1", "kind": "Node", "metadata": metadata });
+        assert_eq!(
+            told,
+            [
+                object(json!({ "name": "a", "uid": "1", "resourceVersion": "7" })),
+                object(json!({ "namespace": "", "name": "a", "uid": "1" })),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_bookmark_moves_the_position_only() {
+        let (mut store, receiver) = store(false);
+        let version =
+            store.changed(EventType::Bookmark, b"{\"kind\":\"Node\",\"metadata\":{\"resourceVersion\":\"9\"}}");
+        assert_eq!(&*version.expect("a bookmark"), "9");
+        assert!(told(&receiver).is_empty());
     }
 }

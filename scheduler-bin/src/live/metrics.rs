@@ -9,33 +9,48 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
-/// Labels of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct AttemptLabels {
-    /// `scheduled`, `unschedulable` or `error`.
-    pub(crate) result: &'static str,
-    /// The profile's schedulerName.
-    pub(crate) profile: String,
+struct AttemptLabels {
+    result: &'static str,
+    profile: String,
 }
 
-/// Label of a queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct QueueLabel {
-    /// `active`, `backoff`, `unschedulable` or `gated`.
-    pub(crate) queue: &'static str,
+struct QueueLabel {
+    queue: &'static str,
 }
 
 type Histograms = Family<AttemptLabels, Histogram, fn() -> Histogram>;
 
+/// The metrics of attempts with one result, for one profile.
+#[derive(Clone, Debug)]
+pub(crate) struct AttemptMetrics {
+    /// How many.
+    pub(crate) count: Counter,
+    /// Seconds from the pod's turn to its decision.
+    pub(crate) duration: Histogram,
+}
+
+/// Pods that wait, by queue.
+#[derive(Clone, Debug)]
+pub(crate) struct PendingPods {
+    /// Ready for their turn.
+    pub(crate) active: Gauge,
+    /// Failed a short while ago.
+    pub(crate) backoff: Gauge,
+    /// Fit nowhere.
+    pub(crate) unschedulable: Gauge,
+    /// Held back by a gate.
+    pub(crate) gated: Gauge,
+}
+
 /// All metrics; cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Metrics {
-    /// Attempts to schedule a pod.
-    pub(crate) schedule_attempts: Family<AttemptLabels, Counter>,
-    /// Seconds from the pod's turn to its decision.
-    pub(crate) attempt_duration: Histograms,
-    /// Pods that wait, by queue.
-    pub(crate) pending_pods: Family<QueueLabel, Gauge>,
+    schedule_attempts: Family<AttemptLabels, Counter>,
+    attempt_duration: Histograms,
+    /// Pods that wait.
+    pub(crate) pending_pods: PendingPods,
     /// Attempts that a pod needed until it was placed.
     pub(crate) pod_attempts: Histogram,
     /// Victims of one preemption.
@@ -50,7 +65,14 @@ impl Default for Metrics {
         let schedule_attempts = Family::<AttemptLabels, Counter>::default();
         let attempt_duration: Histograms =
             Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.001, 2.0, 15)));
-        let pending_pods = Family::<QueueLabel, Gauge>::default();
+        let queues = Family::<QueueLabel, Gauge>::default();
+        let gauge = |queue| queues.get_or_create(&QueueLabel { queue }).clone();
+        let pending_pods = PendingPods {
+            active: gauge("active"),
+            backoff: gauge("backoff"),
+            unschedulable: gauge("unschedulable"),
+            gated: gauge("gated"),
+        };
         let pod_attempts = Histogram::new(exponential_buckets(1.0, 2.0, 5));
         let preemption_victims = Histogram::new(exponential_buckets(1.0, 2.0, 7));
         let preemption_attempts = Counter::default();
@@ -66,7 +88,7 @@ impl Default for Metrics {
             "Scheduling attempt latency in seconds (scheduling algorithm + binding)",
             attempt_duration.clone(),
         );
-        registry.register("pending_pods", "Number of pending pods, by the queue type", pending_pods.clone());
+        registry.register("pending_pods", "Number of pending pods, by the queue type", queues.clone());
         registry.register(
             "pod_scheduling_attempts",
             "Number of attempts to successfully schedule a pod",
@@ -91,6 +113,15 @@ impl Default for Metrics {
 }
 
 impl Metrics {
+    /// Where attempts with this result (`scheduled`, `unschedulable` or `error`) are counted.
+    pub(crate) fn attempts(&self, result: &'static str, profile: &str) -> AttemptMetrics {
+        let labels = AttemptLabels { result, profile: profile.to_owned() };
+        AttemptMetrics {
+            count: self.schedule_attempts.get_or_create(&labels).clone(),
+            duration: self.attempt_duration.get_or_create(&labels).clone(),
+        }
+    }
+
     /// The metrics as text, in the OpenMetrics format.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
@@ -109,10 +140,10 @@ mod tests {
     #[test]
     fn names_are_those_of_upstream() {
         let metrics = Metrics::default();
-        let labels = AttemptLabels { result: "scheduled", profile: "default-scheduler".into() };
-        metrics.schedule_attempts.get_or_create(&labels).inc();
-        metrics.attempt_duration.get_or_create(&labels).observe(0.002);
-        metrics.pending_pods.get_or_create(&QueueLabel { queue: "active" }).set(3);
+        let attempts = metrics.attempts("scheduled", "default-scheduler");
+        attempts.count.inc();
+        attempts.duration.observe(0.002);
+        metrics.pending_pods.active.set(3);
         metrics.pod_attempts.observe(1.0);
         let text = metrics.text();
         for line in [

@@ -19,6 +19,7 @@ mod metrics;
 mod perform;
 mod recorder;
 pub(crate) mod recording;
+mod reflector;
 mod request;
 mod transport;
 
@@ -29,6 +30,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use kube::Client;
+use rustc_hash::FxHashMap;
 use scheduler_core::config::KubeSchedulerConfiguration;
 use scheduler_core::engine::{Attempt, Options as EngineOptions, Scheduler};
 use scheduler_core::framework::{Effect, EffectError, Registry};
@@ -195,6 +197,7 @@ impl LiveScheduler {
             observer: options.observer.clone(),
             recording,
             metrics,
+            attempts: FxHashMap::default(),
             health: health.clone(),
         };
         std::thread::Builder::new()

@@ -1,19 +1,22 @@
 //! Carries out one effect over the API: binding, status patch, eviction of a victim, volume selection, event.
 //! Tries again where that is safe; what an effect means is decided in the engine.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, Client};
+use scheduler_core::convert::binding;
 use scheduler_core::framework::{Effect, EffectError, EffectKind, NominatedNode, PodCondition};
 use scheduler_core::model::ObjectRef;
 use serde_json::{Value, json};
 
 use super::conditions::KnownConditions;
 use super::failure::{self, Verdict};
-use super::recorder::{Happening, Recorder};
+use super::recorder::{Happening, Identity, Recorder};
 use super::request;
 
 /// Tries for one request, with pauses of 50 ms, 100 ms, … between them. A pod whose binding fails for longer is queued again.
@@ -53,30 +56,29 @@ impl Performer {
             }
             EffectKind::DeleteVictim { preemptor, victim, node, condition } => {
                 if self.evict(victim, condition).await? {
-                    self.recorder.record(Happening {
-                        regarding: pod_reference(victim),
-                        related: Some(pod_reference(preemptor)),
-                        kind: "Normal".to_owned(),
-                        reason: "Preempted".to_owned(),
-                        action: "Preempting".to_owned(),
-                        note: format!("Preempted by pod {} on node {node}", preemptor.uid),
-                        reporting_controller: effect.scheduler_name.to_string(),
-                        at: Timestamp::now(),
-                    });
+                    let identity = Identity {
+                        regarding: victim.clone(),
+                        related: Some(preemptor.clone()),
+                        event_type: "Normal",
+                        reason: "Preempted",
+                        action: "Preempting",
+                        reporting_controller: Arc::clone(&effect.scheduler_name),
+                    };
+                    let note = format!("Preempted by pod {} on node {node}", preemptor.uid);
+                    self.recorder.record(Happening { identity, note, at: Timestamp::now() });
                 }
                 Ok(())
             }
             EffectKind::RecordEvent { regarding, related, event_type, reason, action, note } => {
-                self.recorder.record(Happening {
-                    regarding: pod_reference(regarding),
-                    related: related.as_ref().map(pod_reference),
-                    kind: event_type.as_str().to_owned(),
-                    reason: (*reason).to_owned(),
-                    action: (*action).to_owned(),
-                    note: note.clone(),
-                    reporting_controller: effect.scheduler_name.to_string(),
-                    at: Timestamp::now(),
-                });
+                let identity = Identity {
+                    regarding: regarding.clone(),
+                    related: related.clone(),
+                    event_type: event_type.as_str(),
+                    reason,
+                    action,
+                    reporting_controller: Arc::clone(&effect.scheduler_name),
+                };
+                self.recorder.record(Happening { identity, note: note.clone(), at: Timestamp::now() });
                 Ok(())
             }
             EffectKind::BindVolume { claim, volume, node } => self.bind_volume(claim, volume.as_ref(), node).await,
@@ -93,17 +95,11 @@ impl Performer {
     /// Creates the binding. The server refuses a second one, so a lost answer is followed by a look at the pod.
     async fn bind(&self, pod: &ObjectRef, node: &str) -> Result<(), EffectError> {
         let pods = self.pods(pod);
-        let binding = json!({
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": { "name": *pod.name, "namespace": *pod.namespace, "uid": *pod.uid },
-            "target": { "kind": "Node", "name": node },
-        });
-        let binding = binding.to_string();
+        let body = Bytes::from(binding(pod, node));
         let path = format!("/api/v1/namespaces/{}/pods/{}/binding", pod.namespace, pod.name);
         let mut tries = Tries::default();
         loop {
-            let error = match timed(request::post(&self.client, &path, binding.clone().into())).await {
+            let error = match timed(request::post(&self.client, &path, body.clone())).await {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
@@ -259,17 +255,4 @@ fn to_api(condition: &PodCondition, transition: Option<Timestamp>) -> Value {
         value["lastTransitionTime"] = json!(at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
     }
     value
-}
-
-fn pod_reference(pod: &ObjectRef) -> ObjectReference {
-    let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    ObjectReference {
-        api_version: some("v1"),
-        kind: some("Pod"),
-        namespace: some(&pod.namespace),
-        name: some(&pod.name),
-        uid: some(&pod.uid),
-        resource_version: some(&pod.resource_version),
-        field_path: None,
-    }
 }

@@ -5,13 +5,10 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ObjectReference;
-use k8s_openapi::api::events::v1::{Event, EventSeries};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
-use kube::api::{Patch, PatchParams};
-use kube::{Api, Client};
+use kube::Client;
 use rustc_hash::FxHashMap;
-use serde_json::json;
+use scheduler_core::convert::{EventBody, EventSeries};
+use scheduler_core::model::ObjectRef;
 use tokio::sync::mpsc;
 
 use super::failure::{self, Verdict};
@@ -30,25 +27,32 @@ const MAX_QUEUED: usize = 10_000;
 /// Requests in flight at once.
 const MAX_IN_FLIGHT: usize = 64;
 
-/// What happened, before it has a name and a time.
+/// What happened, before it has a name.
 #[derive(Clone, Debug)]
 pub(crate) struct Happening {
-    /// The object that it happened to, with its resourceVersion.
-    pub(crate) regarding: ObjectReference,
-    /// Another object that had a part in it.
-    pub(crate) related: Option<ObjectReference>,
-    /// `Normal` or `Warning`.
-    pub(crate) kind: String,
-    /// For example `FailedScheduling`.
-    pub(crate) reason: String,
-    /// For example `Scheduling`.
-    pub(crate) action: String,
+    /// Everything but the time and the message.
+    pub(crate) identity: Identity,
     /// The message.
     pub(crate) note: String,
-    /// The profile's schedulerName.
-    pub(crate) reporting_controller: String,
     /// When it happened.
     pub(crate) at: Timestamp,
+}
+
+/// What is the same in all repetitions of an event.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Identity {
+    /// The pod that it happened to, with its resourceVersion.
+    pub(crate) regarding: ObjectRef,
+    /// Another pod that had a part in it.
+    pub(crate) related: Option<ObjectRef>,
+    /// `Normal` or `Warning`.
+    pub(crate) event_type: &'static str,
+    /// For example `FailedScheduling`.
+    pub(crate) reason: &'static str,
+    /// For example `Scheduling`.
+    pub(crate) action: &'static str,
+    /// The profile's schedulerName.
+    pub(crate) reporting_controller: Arc<str>,
 }
 
 /// Takes happenings and writes them in the background.
@@ -61,7 +65,7 @@ impl Recorder {
     /// Starts the writer. `host` becomes part of `reportingInstance`. It ends when every recorder is dropped and the queue is empty.
     pub(crate) fn start(client: Client, host: &str) -> (Self, tokio::task::JoinHandle<()>) {
         let (queue, receiver) = mpsc::channel(MAX_QUEUED);
-        let writer = tokio::spawn(write_all(client, host.to_owned(), receiver));
+        let writer = tokio::spawn(write_all(client, host.into(), receiver));
         (Self { queue }, writer)
     }
 
@@ -73,7 +77,7 @@ impl Recorder {
     }
 }
 
-async fn write_all(client: Client, host: String, mut receiver: mpsc::Receiver<Happening>) {
+async fn write_all(client: Client, host: Arc<str>, mut receiver: mpsc::Receiver<Happening>) {
     let mut series = Series::default();
     let mut in_flight = futures::stream::FuturesUnordered::new();
     let mut finish = tokio::time::interval(FINISH);
@@ -82,7 +86,7 @@ async fn write_all(client: Client, host: String, mut receiver: mpsc::Receiver<Ha
     while open || !in_flight.is_empty() {
         let writes = tokio::select! {
             next = receiver.recv(), if open && in_flight.len() < MAX_IN_FLIGHT => match next {
-                Some(happening) => series.add(happening, &host).into_iter().collect(),
+                Some(happening) => series.add(happening).into_iter().collect(),
                 None => { open = false; Vec::new() }
             },
             Some(()) = in_flight.next(), if !in_flight.is_empty() => Vec::new(),
@@ -90,29 +94,52 @@ async fn write_all(client: Client, host: String, mut receiver: mpsc::Receiver<Ha
             _ = refresh.tick() => series.running(),
         };
         for event in writes {
-            in_flight.push(write(client.clone(), event));
+            in_flight.push(write(client.clone(), Arc::clone(&host), event));
         }
     }
 }
 
-/// Everything but the time and the message: two events that agree in it are repetitions of one.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Identity {
-    kind: String,
-    action: String,
-    reason: String,
-    reporting_controller: String,
-    regarding: Reference,
-    related: Option<Reference>,
+/// An event that was or will be written.
+#[derive(Clone, Debug)]
+struct Event {
+    identity: Identity,
+    name: String,
+    note: String,
+    event_time: Timestamp,
+    series: Option<EventSeries>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Reference([Option<String>; 7]);
+impl Event {
+    fn new(Happening { identity, note, at }: Happening) -> Self {
+        // Upstream: client-go tools/record/util GenerateEventName, nanoseconds in hexadecimal.
+        let name = format!("{}.{:x}", identity.regarding.name, at.as_nanosecond());
+        Self { identity, name, note, event_time: at, series: None }
+    }
 
-impl From<&ObjectReference> for Reference {
-    fn from(object: &ObjectReference) -> Self {
-        let ObjectReference { api_version, field_path, kind, name, namespace, resource_version, uid } = object.clone();
-        Self([api_version, field_path, kind, name, namespace, resource_version, uid])
+    fn namespace(&self) -> &str {
+        match &*self.identity.regarding.namespace {
+            "" => "default",
+            namespace => namespace,
+        }
+    }
+
+    fn body(&self, host: &str) -> Vec<u8> {
+        let Identity { regarding, related, event_type, reason, action, reporting_controller } = &self.identity;
+        EventBody {
+            name: &self.name,
+            namespace: self.namespace(),
+            regarding,
+            related: related.as_ref(),
+            event_type,
+            reason,
+            action,
+            note: &self.note,
+            reporting_controller,
+            reporting_instance: &format!("{reporting_controller}-{host}"),
+            event_time: self.event_time,
+            series: self.series,
+        }
+        .to_json()
     }
 }
 
@@ -124,29 +151,18 @@ struct Series {
 
 impl Series {
     /// The event to write now: the first of its kind, or the second, which starts a series. Later ones are only counted.
-    fn add(&mut self, happening: Happening, host: &str) -> Option<Arc<Event>> {
-        let identity = Identity {
-            kind: happening.kind.clone(),
-            action: happening.action.clone(),
-            reason: happening.reason.clone(),
-            reporting_controller: happening.reporting_controller.clone(),
-            regarding: Reference::from(&happening.regarding),
-            related: happening.related.as_ref().map(Reference::from),
+    fn add(&mut self, happening: Happening) -> Option<Arc<Event>> {
+        let Some(event) = self.seen.get_mut(&happening.identity) else {
+            let identity = happening.identity.clone();
+            let event = Arc::new(Event::new(happening));
+            self.seen.insert(identity, Arc::clone(&event));
+            return Some(event);
         };
-        if let Some(event) = self.seen.get_mut(&identity) {
-            let event = Arc::make_mut(event);
-            let last_observed_time = MicroTime(happening.at);
-            if let Some(series) = &mut event.series {
-                series.count += 1;
-                series.last_observed_time = last_observed_time;
-                return None;
-            }
-            event.series = Some(EventSeries { count: 2, last_observed_time });
-            return Some(Arc::new(event.clone()));
-        }
-        let event = Arc::new(new_event(happening, host));
-        self.seen.insert(identity, Arc::clone(&event));
-        Some(event)
+        let event = Arc::make_mut(event);
+        let is_second = event.series.is_none();
+        let count = event.series.map_or(1, |series| series.count);
+        event.series = Some(EventSeries { count: count.saturating_add(1), last_observed_time: happening.at });
+        is_second.then(|| Arc::new(event.clone()))
     }
 
     /// Forgets what was not seen for [`FINISH`]; the final count of each ended series is to be written.
@@ -154,12 +170,8 @@ impl Series {
         let limit = now - FINISH;
         let mut ended = Vec::new();
         self.seen.retain(|_, event| {
-            let last = event
-                .series
-                .as_ref()
-                .map(|series| series.last_observed_time.0)
-                .or(event.event_time.as_ref().map(|time| time.0));
-            let over = last.is_none_or(|last| last < limit);
+            let last = event.series.map_or(event.event_time, |series| series.last_observed_time);
+            let over = last < limit;
             if over && event.series.is_some() {
                 ended.push(Arc::clone(event));
             }
@@ -173,33 +185,10 @@ impl Series {
     }
 }
 
-fn new_event(happening: Happening, host: &str) -> Event {
-    let name = happening.regarding.name.clone().unwrap_or_default();
-    let namespace = happening.regarding.namespace.clone().filter(|namespace| !namespace.is_empty());
-    Event {
-        metadata: ObjectMeta {
-            // Upstream: client-go tools/record/util GenerateEventName, nanoseconds in hexadecimal.
-            name: Some(format!("{name}.{:x}", happening.at.as_nanosecond())),
-            namespace: Some(namespace.unwrap_or_else(|| "default".to_owned())),
-            ..ObjectMeta::default()
-        },
-        event_time: Some(MicroTime(happening.at)),
-        reporting_instance: Some(format!("{}-{host}", happening.reporting_controller)),
-        reporting_controller: Some(happening.reporting_controller),
-        action: Some(happening.action),
-        reason: Some(happening.reason),
-        regarding: Some(happening.regarding),
-        related: happening.related,
-        note: Some(happening.note),
-        type_: Some(happening.kind),
-        ..Event::default()
-    }
-}
-
-async fn write(client: Client, event: Arc<Event>) {
-    let namespace = event.metadata.namespace.as_deref().unwrap_or("default");
+async fn write(client: Client, host: Arc<str>, event: Arc<Event>) {
+    let namespace = event.namespace();
     for attempt in 1..=MAX_TRIES {
-        let Err(error) = write_once(&client, namespace, &event).await else { return };
+        let Err(error) = write_once(&client, &host, &event).await else { return };
         match failure::verdict(&error) {
             Verdict::TryAgain(after) if attempt < MAX_TRIES => {
                 let jitter = 1.0 + rand::random::<f64>() / 4.0;
@@ -208,25 +197,23 @@ async fn write(client: Client, event: Arc<Event>) {
             // The event of a first try whose answer was lost is there already.
             Verdict::Conflict => return,
             _ => {
-                let name = event.metadata.name.as_deref().unwrap_or_default();
-                tracing::warn!("cannot write event {namespace}/{name}: {}", failure::describe(&error));
+                tracing::warn!("cannot write event {namespace}/{}: {}", event.name, failure::describe(&error));
                 return;
             }
         }
     }
 }
 
-async fn write_once(client: &Client, namespace: &str, event: &Event) -> Result<(), kube::Error> {
-    if let (Some(series), Some(name)) = (&event.series, &event.metadata.name) {
-        let events: Api<Event> = Api::namespaced(client.clone(), namespace);
-        let patch = Patch::Strategic(json!({ "series": series }));
-        match events.patch(name, &PatchParams::default(), &patch).await {
+async fn write_once(client: &Client, host: &str, event: &Event) -> Result<(), kube::Error> {
+    let path = format!("/apis/events.k8s.io/v1/namespaces/{}/events", event.namespace());
+    if let Some(series) = &event.series {
+        let patch = serde_json::json!({ "series": series });
+        match request::patch(client, &format!("{path}/{}", event.name), &patch).await {
             Err(error) if failure::verdict(&error) == Verdict::NotFound => {}
-            answer => return answer.map(drop),
+            answer => return answer,
         }
     }
-    let body = serde_json::to_vec(event).map_err(kube::Error::SerdeError)?;
-    request::post(client, &format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events"), body).await
+    request::post(client, &path, event.body(host)).await
 }
 
 #[cfg(test)]
@@ -235,18 +222,19 @@ mod tests {
 
     fn happening(resource_version: &str, second: i64) -> Happening {
         Happening {
-            regarding: ObjectReference {
-                name: Some("p".into()),
-                namespace: Some("n".into()),
-                resource_version: Some(resource_version.into()),
-                ..ObjectReference::default()
+            identity: Identity {
+                regarding: ObjectRef {
+                    name: "p".into(),
+                    resource_version: resource_version.into(),
+                    ..ObjectRef::default()
+                },
+                related: None,
+                event_type: "Warning",
+                reason: "FailedScheduling",
+                action: "Scheduling",
+                reporting_controller: "default-scheduler".into(),
             },
-            related: None,
-            kind: "Warning".into(),
-            reason: "FailedScheduling".into(),
-            action: "Scheduling".into(),
             note: format!("note {second}"),
-            reporting_controller: "default-scheduler".into(),
             at: Timestamp::from_second(second).expect("a small number of seconds"),
         }
     }
@@ -254,15 +242,15 @@ mod tests {
     #[test]
     fn nine_failures_are_two_objects_when_the_first_changed_the_pod() {
         let mut series = Series::default();
-        let mut writes = vec![series.add(happening("1", 1), "host")];
-        writes.extend((2..=9).map(|second| series.add(happening("2", second), "host")));
+        let mut writes = vec![series.add(happening("1", 1))];
+        writes.extend((2..=9).map(|second| series.add(happening("2", second))));
         let written: Vec<_> = writes
             .into_iter()
             .flatten()
-            .map(|event| (event.metadata.name.clone(), event.series.as_ref().map(|s| s.count)))
+            .map(|event| (event.name.clone(), event.series.as_ref().map(|s| s.count)))
             .collect();
-        let second = Some("p.77359400".to_owned());
-        assert_eq!(written, [(Some("p.3b9aca00".to_owned()), None), (second.clone(), None), (second, Some(2))]);
+        let second = "p.77359400".to_owned();
+        assert_eq!(written, [("p.3b9aca00".to_owned(), None), (second.clone(), None), (second, Some(2))]);
         let limit = Timestamp::from_second(9 + 361).expect("a small number of seconds");
         let ended = series.finish(limit);
         assert_eq!(
@@ -274,15 +262,11 @@ mod tests {
     }
 
     #[test]
-    fn an_event_has_the_fields_of_the_new_api_only() {
-        let event = new_event(happening("1", 1), "host");
-        assert_eq!(event.reporting_instance.as_deref(), Some("default-scheduler-host"));
-        assert_eq!(event.action.as_deref(), Some("Scheduling"));
-        assert!(
-            event.event_time.is_some()
-                && event.deprecated_count.is_none()
-                && event.deprecated_first_timestamp.is_none()
-        );
-        assert!(event.deprecated_source.is_none());
+    fn an_event_lies_in_the_namespace_of_its_pod() {
+        let event = Event::new(happening("1", 1));
+        let body: serde_json::Value = serde_json::from_slice(&event.body("host")).expect("JSON");
+        assert_eq!(body["metadata"]["namespace"], "default", "a pod without namespace");
+        assert_eq!(body["reportingInstance"], "default-scheduler-host");
+        assert_eq!(body["note"], "note 1");
     }
 }

@@ -1,8 +1,8 @@
 //! Objects that no API server would hand out: a sound object of each kind, spoiled as the input says.
 
 use k8s_openapi::api::{apps::v1 as apps, core::v1 as core, policy::v1 as policy, storage::v1 as storage};
-use scheduler_core::model::{self, Object};
-use serde::de::DeserializeOwned;
+use scheduler_core::convert::{ConvertError, read};
+use scheduler_core::model::{self, Object, ObjectKind};
 use serde_json::{Map, Value, json};
 
 /// The input, byte by byte; zeros when it is used up.
@@ -152,33 +152,43 @@ pub(crate) fn object(reader: &mut Reader<'_>) -> Option<Object> {
     parsed(&value)
 }
 
-/// A JSON object of a kind that the engine knows, in the model.
+/// A JSON object of a kind that the engine knows, in the model. Read from its text it must come out the same.
 pub(crate) fn parsed(value: &Value) -> Option<Object> {
-    fn read<T: DeserializeOwned>(value: &Value) -> Option<T> {
-        serde_json::from_value(value.clone()).ok()
+    let (kind, typed) = typed(value)?;
+    let read = read(kind, value.to_string().as_bytes()).expect("what has typed members has the members that are read");
+    assert_eq!(format!("{:?}", read.object), format!("{typed:?}"), "{value}");
+    typed.ok()
+}
+
+/// By way of the typed object; `None` if there is no such object.
+fn typed(value: &Value) -> Option<(ObjectKind, Result<Object, ConvertError>)> {
+    macro_rules! by_kind {
+        ($($name:literal $api:path => $model:ident),* $(,)?) => {
+            match value.get("kind")?.as_str()? {
+                $($name => {
+                    let object: $api = serde_json::from_value(value.clone()).ok()?;
+                    let model = model::$model::try_from(&object).map(Object::from).map_err(ConvertError::from);
+                    (ObjectKind::$model, model)
+                })*
+                _ => return None,
+            }
+        };
     }
-    Some(match value.get("kind")?.as_str()? {
-        "Pod" => model::Pod::try_from(&read::<core::Pod>(value)?).ok()?.into(),
-        "Node" => model::Node::try_from(&read::<core::Node>(value)?).ok()?.into(),
-        "Namespace" => model::Namespace::from(&read::<core::Namespace>(value)?).into(),
-        "Service" => model::Service::from(&read::<core::Service>(value)?).into(),
-        "ReplicationController" => {
-            model::ReplicationController::from(&read::<core::ReplicationController>(value)?).into()
-        }
-        "ReplicaSet" => model::ReplicaSet::from(&read::<apps::ReplicaSet>(value)?).into(),
-        "StatefulSet" => model::StatefulSet::from(&read::<apps::StatefulSet>(value)?).into(),
-        "PersistentVolumeClaim" => {
-            model::PersistentVolumeClaim::try_from(&read::<core::PersistentVolumeClaim>(value)?).ok()?.into()
-        }
-        "PersistentVolume" => model::PersistentVolume::try_from(&read::<core::PersistentVolume>(value)?).ok()?.into(),
-        "StorageClass" => model::StorageClass::from(&read::<storage::StorageClass>(value)?).into(),
-        "CSINode" => model::CsiNode::from(&read::<storage::CSINode>(value)?).into(),
-        "CSIDriver" => model::CsiDriver::from(&read::<storage::CSIDriver>(value)?).into(),
-        "CSIStorageCapacity" => {
-            model::CsiStorageCapacity::try_from(&read::<storage::CSIStorageCapacity>(value)?).ok()?.into()
-        }
-        "VolumeAttachment" => model::VolumeAttachment::from(&read::<storage::VolumeAttachment>(value)?).into(),
-        "PodDisruptionBudget" => model::PodDisruptionBudget::from(&read::<policy::PodDisruptionBudget>(value)?).into(),
-        _ => return None,
+    Some(by_kind! {
+        "Pod" core::Pod => Pod,
+        "Node" core::Node => Node,
+        "Namespace" core::Namespace => Namespace,
+        "Service" core::Service => Service,
+        "ReplicationController" core::ReplicationController => ReplicationController,
+        "ReplicaSet" apps::ReplicaSet => ReplicaSet,
+        "StatefulSet" apps::StatefulSet => StatefulSet,
+        "PersistentVolumeClaim" core::PersistentVolumeClaim => PersistentVolumeClaim,
+        "PersistentVolume" core::PersistentVolume => PersistentVolume,
+        "StorageClass" storage::StorageClass => StorageClass,
+        "CSINode" storage::CSINode => CsiNode,
+        "CSIDriver" storage::CSIDriver => CsiDriver,
+        "CSIStorageCapacity" storage::CSIStorageCapacity => CsiStorageCapacity,
+        "VolumeAttachment" storage::VolumeAttachment => VolumeAttachment,
+        "PodDisruptionBudget" policy::PodDisruptionBudget => PodDisruptionBudget,
     })
 }

@@ -2,28 +2,27 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1 as api;
-
 use super::selector::{label_selector, node_selector, node_selector_term};
+use super::wire;
 use crate::model::{
     Affinity, AffinityTerm, Labels, Operator, PreferredSchedulingTerm, Requirement, Selector, TopologySpreadConstraint,
     UnsatisfiableAction, WeightedAffinityTerm,
 };
 
-pub(super) fn affinity(affinity: &api::Affinity, namespace: &Arc<str>) -> Affinity {
+pub(super) fn affinity(affinity: &wire::Affinity<'_>, namespace: &Arc<str>) -> Affinity {
     let node = affinity.node_affinity.as_ref();
     let pod = affinity.pod_affinity.as_ref();
     let anti = affinity.pod_anti_affinity.as_ref();
-    let terms = |terms: Option<&Vec<api::PodAffinityTerm>>| {
+    let terms = |terms: Option<&Vec<wire::PodAffinityTerm<'_>>>| {
         terms.into_iter().flatten().map(|term| affinity_term(term, namespace)).collect()
     };
-    let weighted = |terms: Option<&Vec<api::WeightedPodAffinityTerm>>| {
+    let weighted = |terms: Option<&Vec<wire::WeightedPodAffinityTerm<'_>>>| {
         terms
             .into_iter()
             .flatten()
             .map(|term| WeightedAffinityTerm {
                 term: affinity_term(&term.pod_affinity_term, namespace),
-                weight: term.weight,
+                weight: term.weight.unwrap_or_default(),
             })
             .collect()
     };
@@ -35,7 +34,10 @@ pub(super) fn affinity(affinity: &api::Affinity, namespace: &Arc<str>) -> Affini
             .and_then(|node| node.preferred_during_scheduling_ignored_during_execution.as_ref())
             .into_iter()
             .flatten()
-            .map(|term| PreferredSchedulingTerm { weight: term.weight, term: node_selector_term(&term.preference) })
+            .map(|term| PreferredSchedulingTerm {
+                weight: term.weight.unwrap_or_default(),
+                term: node_selector_term(&term.preference),
+            })
             .collect(),
         has_pod_affinity: pod.is_some() || anti.is_some(),
         required_pod: terms(pod.and_then(|pod| pod.required_during_scheduling_ignored_during_execution.as_ref())),
@@ -49,8 +51,8 @@ pub(super) fn affinity(affinity: &api::Affinity, namespace: &Arc<str>) -> Affini
 
 /// A term that names no namespace and selects none means the pod's own. `matchLabelKeys` are not read: the API server
 /// merges them into the selector. Upstream: kube-scheduler framework `newAffinityTerm` (v1.36.2).
-fn affinity_term(term: &api::PodAffinityTerm, namespace: &Arc<str>) -> AffinityTerm {
-    let mut namespaces: Vec<Arc<str>> = term.namespaces.iter().flatten().map(|name| Arc::from(name.as_str())).collect();
+fn affinity_term(term: &wire::PodAffinityTerm<'_>, namespace: &Arc<str>) -> AffinityTerm {
+    let mut namespaces: Vec<Arc<str>> = term.namespaces.iter().flatten().map(Arc::from).collect();
     if namespaces.is_empty() && term.namespace_selector.is_none() {
         namespaces.push(Arc::clone(namespace));
     }
@@ -60,18 +62,18 @@ fn affinity_term(term: &api::PodAffinityTerm, namespace: &Arc<str>) -> AffinityT
         namespaces: namespaces.into(),
         namespace_selector: Arc::new(label_selector(term.namespace_selector.as_ref())),
         selector: Arc::new(label_selector(term.label_selector.as_ref())),
-        topology_key: term.topology_key.as_str().into(),
+        topology_key: (&term.topology_key).into(),
     }
 }
 
 /// Upstream: podtopologyspread `filterTopologySpreadConstraints` (v1.36.2).
 pub(super) fn spread_constraint(
-    constraint: &api::TopologySpreadConstraint,
+    constraint: &wire::TopologySpreadConstraint<'_>,
     pod_labels: &Labels,
 ) -> TopologySpreadConstraint {
     let by_keys = constraint.match_label_keys.iter().flatten().filter_map(|key| {
         let value = pod_labels.get(key)?;
-        Some(Requirement { key: key.as_str().into(), operator: Operator::In, values: [Arc::clone(value)].into() })
+        Some(Requirement { key: key.into(), operator: Operator::In, values: [Arc::clone(value)].into() })
     });
     // An absent selector selects nothing, whatever keys are listed.
     let mut selector = label_selector(constraint.label_selector.as_ref());
@@ -83,9 +85,9 @@ pub(super) fn spread_constraint(
         *requirements = all.into();
     }
     TopologySpreadConstraint {
-        max_skew: constraint.max_skew,
-        topology_key: constraint.topology_key.as_str().into(),
-        when_unsatisfiable: match constraint.when_unsatisfiable.as_str() {
+        max_skew: constraint.max_skew.unwrap_or_default(),
+        topology_key: (&constraint.topology_key).into(),
+        when_unsatisfiable: match &*constraint.when_unsatisfiable {
             "ScheduleAnyway" => UnsatisfiableAction::ScheduleAnyway,
             _ => UnsatisfiableAction::DoNotSchedule,
         },

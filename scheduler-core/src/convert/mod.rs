@@ -1,24 +1,41 @@
 //! Kubernetes API objects into the model: everything is parsed here, once, and nothing else knows the API types.
 //!
-//! `model::Pod::try_from(&corev1::Pod)` and its like for every kind. Golden tests, the live scheduler and simulations
-//! all come this way.
-#![cfg(feature = "k8s-openapi")]
+//! Two ways in, one set of rules: `read` takes JSON as the API server sends it (the live scheduler), and
+//! `model::Pod::try_from(&corev1::Pod)` and its like take typed objects (simulations, golden tests). [`ListPage`],
+//! [`WatchEvent`] and [`Lines`] take the answers of the API server apart; [`binding`] and [`EventBody`] write what it is asked for.
+//!
+//! ```
+//! use scheduler_core::convert::read;
+//! use scheduler_core::model::{Object, ObjectKind};
+//!
+//! let json = br#"{"metadata": {"name": "n1", "managedFields": []}, "status": {"allocatable": {"cpu": "4"}}}"#;
+//! let Object::Node(node) = read(ObjectKind::Node, json).unwrap().object.unwrap() else { unreachable!() };
+//! assert_eq!((&*node.name, node.allocatable.milli_cpu), ("n1", 4000));
+//! ```
 
 mod affinity;
+mod answer;
 mod node;
 mod pod;
 mod pod_resources;
+mod read;
 mod selector;
 mod storage;
+#[cfg(feature = "k8s-openapi")]
+mod typed;
 mod volume;
+mod wire;
 mod workload;
+mod write;
 
 use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+pub use answer::{EventType, Lines, ListPage, WatchEvent};
+pub use read::{Identity, ReadObject, read};
+pub use write::{EventBody, EventSeries, binding};
 
 use crate::model::{Labels, Quantity, QuantityError, ResourceList, Timestamp};
+use wire::{Map, ObjectMeta, Text, Time};
 
 /// Why an API object cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -42,7 +59,7 @@ struct FieldError {
 }
 
 impl FieldError {
-    fn on(self, kind: &'static str, meta: &ObjectMeta) -> ConvertError {
+    fn on(self, kind: &'static str, meta: &ObjectMeta<'_>) -> ConvertError {
         let name = meta.name.as_deref().unwrap_or_default();
         let name = match meta.namespace.as_deref() {
             Some(namespace) => format!("{namespace}/{name}"),
@@ -52,36 +69,34 @@ impl FieldError {
     }
 }
 
-type ApiList<'a> = Option<&'a std::collections::BTreeMap<String, ApiQuantity>>;
-
-fn resource_list(list: ApiList<'_>, path: &str) -> Result<ResourceList, FieldError> {
+fn resource_list(list: Option<&Map<'_>>, path: &str) -> Result<ResourceList, FieldError> {
     list.into_iter()
-        .flatten()
-        .map(|(name, text)| Ok((Arc::from(name.as_str()), quantity(text, || format!("{path}[{name}]"))?)))
+        .flat_map(Map::iter)
+        .map(|(name, text)| Ok((Arc::from(name), quantity(text, || format!("{path}[{}]", &**name))?)))
         .collect()
 }
 
-fn quantity(text: &ApiQuantity, path: impl FnOnce() -> String) -> Result<Quantity, FieldError> {
-    Quantity::parse(&text.0).map_err(|problem| FieldError { field: path(), problem })
+fn quantity(text: &str, path: impl FnOnce() -> String) -> Result<Quantity, FieldError> {
+    Quantity::parse(text).map_err(|problem| FieldError { field: path(), problem })
 }
 
-fn labels(map: Option<&std::collections::BTreeMap<String, String>>) -> Labels {
-    map.into_iter().flatten().map(|(key, value)| (key.as_str(), value.as_str())).collect()
+fn labels(map: Option<&Map<'_>>) -> Labels {
+    map.into_iter().flat_map(Map::iter).collect()
 }
 
-fn text(value: Option<&String>) -> Arc<str> {
-    value.map(|value| Arc::from(value.as_str())).unwrap_or_default()
+fn text(value: Option<&Text<'_>>) -> Arc<str> {
+    value.map(Arc::from).unwrap_or_default()
 }
 
 /// `None` also for the empty text, which the API treats as absent.
-fn non_empty(value: Option<&String>) -> Option<Arc<str>> {
-    value.filter(|value| !value.is_empty()).map(|value| Arc::from(value.as_str()))
+fn non_empty(value: Option<&Text<'_>>) -> Option<Arc<str>> {
+    value.filter(|value| !value.is_empty()).map(Arc::from)
 }
 
-fn texts(values: Option<&Vec<String>>) -> Box<[Arc<str>]> {
-    values.into_iter().flatten().map(|value| Arc::from(value.as_str())).collect()
+fn texts(values: Option<&Vec<Text<'_>>>) -> Box<[Arc<str>]> {
+    values.into_iter().flatten().map(Arc::from).collect()
 }
 
 fn time(time: Option<&Time>) -> Option<Timestamp> {
-    time.map(|time| Timestamp(time.0.as_microsecond()))
+    time.map(|Time(time)| *time)
 }

@@ -1,14 +1,12 @@
 //! Nodes.
 
-use k8s_openapi::api::core::v1 as api;
-
-use super::{ConvertError, labels, resource_list, text, texts};
+use super::{ConvertError, labels, resource_list, text, texts, wire};
 use crate::model::{ContainerImage, Node, Resources, Taint, TaintEffect};
 
-impl TryFrom<&api::Node> for Node {
+impl TryFrom<wire::Node<'_>> for Node {
     type Error = ConvertError;
 
-    fn try_from(node: &api::Node) -> Result<Self, ConvertError> {
+    fn try_from(node: wire::Node<'_>) -> Result<Self, ConvertError> {
         let meta = &node.metadata;
         let spec = node.spec.as_ref();
         let status = node.status.as_ref();
@@ -26,7 +24,7 @@ impl TryFrom<&api::Node> for Node {
                 .flatten()
                 .filter_map(|taint| {
                     Some(Taint {
-                        key: taint.key.as_str().into(),
+                        key: (&taint.key).into(),
                         value: text(taint.value.as_ref()),
                         effect: taint_effect(&taint.effect)?,
                     })
@@ -46,7 +44,7 @@ impl TryFrom<&api::Node> for Node {
                 .and_then(|status| status.conditions.as_ref())
                 .into_iter()
                 .flatten()
-                .map(|condition| (condition.type_.as_str().into(), condition.status.as_str().into()))
+                .map(|condition| ((&condition.type_).into(), (&condition.status).into()))
                 .collect(),
             declared_features: texts(status.and_then(|status| status.declared_features.as_ref())),
         })

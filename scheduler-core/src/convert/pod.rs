@@ -2,26 +2,23 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1 as api;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-
 use super::affinity::{affinity, spread_constraint};
 use super::node::taint_effect;
 use super::pod_resources::pod_resources;
 use super::volume::pod_volume;
-use super::{ConvertError, labels, non_empty, text, time};
+use super::{ConvertError, labels, non_empty, text, time, wire};
 use crate::model::{
     Container, HostPort, OwnerReference, Pod, PodPhase, PreemptionPolicy, ScheduledCondition, TaintEffect, Toleration,
     TolerationOperator,
 };
 
-impl TryFrom<&api::Pod> for Pod {
+impl TryFrom<wire::Pod<'_>> for Pod {
     type Error = ConvertError;
 
-    fn try_from(pod: &api::Pod) -> Result<Self, ConvertError> {
+    fn try_from(pod: wire::Pod<'_>) -> Result<Self, ConvertError> {
         let meta = &pod.metadata;
-        let default_spec = api::PodSpec::default();
-        let default_status = api::PodStatus::default();
+        let default_spec = wire::PodSpec::default();
+        let default_status = wire::PodStatus::default();
         let spec = pod.spec.as_ref().unwrap_or(&default_spec);
         let status = pod.status.as_ref().unwrap_or(&default_status);
         let namespace = text(meta.namespace.as_ref());
@@ -42,7 +39,7 @@ impl TryFrom<&api::Pod> for Pod {
                 Some("Never") => PreemptionPolicy::Never,
                 _ => PreemptionPolicy::PreemptLowerPriority,
             },
-            scheduling_gates: spec.scheduling_gates.iter().flatten().map(|gate| gate.name.as_str().into()).collect(),
+            scheduling_gates: spec.scheduling_gates.iter().flatten().map(|gate| (&gate.name).into()).collect(),
             node_selector: labels(spec.node_selector.as_ref()),
             affinity: spec.affinity.as_ref().map(|pod_affinity| Box::new(affinity(pod_affinity, &namespace))),
             tolerations: spec.tolerations.iter().flatten().filter_map(toleration).collect(),
@@ -55,7 +52,7 @@ impl TryFrom<&api::Pod> for Pod {
             volumes: spec.volumes.iter().flatten().map(pod_volume).collect(),
             containers: containers(spec),
             host_ports: host_ports(spec),
-            resource_claims: spec.resource_claims.iter().flatten().map(|claim| claim.name.as_str().into()).collect(),
+            resource_claims: spec.resource_claims.iter().flatten().map(|claim| (&claim.name).into()).collect(),
             required_node_features: required_node_features(spec),
             resources,
             phase: match status.phase.as_deref() {
@@ -71,18 +68,18 @@ impl TryFrom<&api::Pod> for Pod {
                 .conditions
                 .iter()
                 .flatten()
-                .find(|condition| condition.type_ == "PodScheduled")
+                .find(|condition| &*condition.type_ == "PodScheduled")
                 .map(|condition| {
                     Box::new(ScheduledCondition {
-                        status: condition.status == "True",
+                        status: &*condition.status == "True",
                         reason: condition.reason.as_deref().unwrap_or_default().into(),
                         message: condition.message.as_deref().unwrap_or_default().into(),
                         observed_generation: condition.observed_generation,
                     })
                 }),
             preempted_by_scheduler: status.conditions.iter().flatten().any(|condition| {
-                condition.type_ == "DisruptionTarget"
-                    && condition.status == "True"
+                &*condition.type_ == "DisruptionTarget"
+                    && &*condition.status == "True"
                     && condition.reason.as_deref() == Some("PreemptionByScheduler")
             }),
             labels: pod_labels,
@@ -91,18 +88,18 @@ impl TryFrom<&api::Pod> for Pod {
     }
 }
 
-fn controller(meta: &ObjectMeta) -> Option<Arc<OwnerReference>> {
+fn controller(meta: &wire::ObjectMeta<'_>) -> Option<Arc<OwnerReference>> {
     let owner = meta.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))?;
     Some(Arc::new(OwnerReference {
-        api_version: owner.api_version.as_str().into(),
-        kind: owner.kind.as_str().into(),
-        name: owner.name.as_str().into(),
-        uid: owner.uid.as_str().into(),
+        api_version: (&owner.api_version).into(),
+        kind: (&owner.kind).into(),
+        name: (&owner.name).into(),
+        uid: (&owner.uid).into(),
     }))
 }
 
 /// `None` for an effect that does not exist: such a toleration tolerates nothing.
-fn toleration(toleration: &api::Toleration) -> Option<Toleration> {
+fn toleration(toleration: &wire::Toleration<'_>) -> Option<Toleration> {
     let effect: Option<TaintEffect> = match toleration.effect.as_deref() {
         None | Some("") => None,
         Some(effect) => Some(taint_effect(effect)?),
@@ -119,14 +116,15 @@ fn toleration(toleration: &api::Toleration) -> Option<Toleration> {
     })
 }
 
-fn containers(spec: &api::PodSpec) -> Box<[Container]> {
-    let container = |container: &api::Container, init| Container {
-        name: container.name.as_str().into(),
+fn containers(spec: &wire::PodSpec<'_>) -> Box<[Container]> {
+    let container = |container: &wire::Container<'_>, init| Container {
+        name: (&container.name).into(),
         image: text(container.image.as_ref()),
         init,
     };
     spec.containers
         .iter()
+        .flatten()
         .map(|c| container(c, false))
         .chain(spec.init_containers.iter().flatten().map(|c| container(c, true)))
         .collect()
@@ -134,10 +132,11 @@ fn containers(spec: &api::PodSpec) -> Box<[Container]> {
 
 /// Host ports of containers and sidecars; plain init containers are done before the pod serves.
 /// Upstream: scheduler/util `GetHostPorts` (v1.36.2).
-fn host_ports(spec: &api::PodSpec) -> Box<[HostPort]> {
+fn host_ports(spec: &wire::PodSpec<'_>) -> Box<[HostPort]> {
     let sidecars = spec.init_containers.iter().flatten().filter(|c| c.restart_policy.as_deref() == Some("Always"));
     spec.containers
         .iter()
+        .flatten()
         .chain(sidecars)
         .flat_map(|container| container.ports.iter().flatten())
         .filter_map(|port| {
@@ -151,14 +150,15 @@ fn host_ports(spec: &api::PodSpec) -> Box<[HostPort]> {
 }
 
 /// Upstream: component-helpers/nodedeclaredfeatures features (v1.36.2).
-fn required_node_features(spec: &api::PodSpec) -> Box<[&'static str]> {
+fn required_node_features(spec: &wire::PodSpec<'_>) -> Box<[&'static str]> {
     let mut features = Vec::new();
     let restarts_all = spec
         .containers
         .iter()
+        .flatten()
         .chain(spec.init_containers.iter().flatten())
         .flat_map(|container| container.restart_policy_rules.iter().flatten())
-        .any(|rule| rule.action == "RestartAllContainers");
+        .any(|rule| &*rule.action == "RestartAllContainers");
     if restarts_all {
         features.push("RestartAllContainersOnContainerExits");
     }

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1 as api;
-
-use super::{FieldError, resource_list};
+use super::{FieldError, resource_list, wire};
 use crate::model::{PodResources, Quantity, ResourceList, Resources};
 
 /// CPU that scoring assumes for a container that names none: 100m. Upstream: scheduler/util `DefaultMilliCPURequest`.
@@ -14,7 +12,10 @@ const DEFAULT_MEMORY: i64 = 200 * 1024 * 1024;
 
 /// Upstream: component-helpers/resource `PodRequests` with the options of fit.go, resource_allocation.go and
 /// framework `PodInfo.CalculateResource` (v1.36.2).
-pub(super) fn pod_resources(spec: &api::PodSpec, status: &api::PodStatus) -> Result<PodResources, FieldError> {
+pub(super) fn pod_resources(
+    spec: &wire::PodSpec<'_>,
+    status: &wire::PodStatus<'_>,
+) -> Result<PodResources, FieldError> {
     let parsed = Parsed::new(spec, status)?;
     let requests = Resources::from_list(&parsed.total(Mode { pod_level: true, ..Mode::default() }));
 
@@ -75,16 +76,17 @@ struct Parsed {
 }
 
 impl Parsed {
-    fn new(spec: &api::PodSpec, status: &api::PodStatus) -> Result<Self, FieldError> {
+    fn new(spec: &wire::PodSpec<'_>, status: &wire::PodStatus<'_>) -> Result<Self, FieldError> {
         let infeasible = status
             .conditions
             .iter()
             .flatten()
-            .find(|condition| condition.type_ == "PodResizePending")
+            .find(|condition| &*condition.type_ == "PodResizePending")
             .is_some_and(|condition| condition.reason.as_deref() == Some("Infeasible"));
         let containers = spec
             .containers
             .iter()
+            .flatten()
             .map(|container| {
                 parse_container(container, "spec.containers", status.container_statuses.as_ref(), infeasible)
             })
@@ -177,12 +179,12 @@ impl ParsedContainer {
 }
 
 fn parse_container(
-    container: &api::Container,
+    container: &wire::Container<'_>,
     list: &str,
-    statuses: Option<&Vec<api::ContainerStatus>>,
+    statuses: Option<&Vec<wire::ContainerStatus<'_>>>,
     infeasible: bool,
 ) -> Result<ParsedContainer, FieldError> {
-    let path = |rest: &str| format!("{list}[{}].{rest}", container.name);
+    let path = |rest: &str| format!("{list}[{}].{rest}", &*container.name);
     let requests = container.resources.as_ref().and_then(|resources| resources.requests.as_ref());
     let spec = resource_list(requests, &path("resources.requests"))?;
     let is_init = list == "spec.initContainers";
@@ -231,7 +233,8 @@ mod tests {
     use super::*;
 
     fn resources(pod: serde_json::Value) -> PodResources {
-        let pod: api::Pod = serde_json::from_value(pod).expect("a pod");
+        let text = pod.to_string();
+        let pod: wire::Pod<'_> = serde_json::from_str(&text).expect("a pod");
         pod_resources(&pod.spec.unwrap_or_default(), &pod.status.unwrap_or_default()).expect("valid quantities")
     }
 
@@ -285,11 +288,10 @@ mod tests {
 
     #[test]
     fn a_malformed_quantity_names_its_field() {
-        let pod: api::Pod = serde_json::from_value(
-            json!({"metadata": {"name": "p", "namespace": "n"}, "spec": {"containers": [{"name": "a", "resources": {"requests": {"cpu": "much"}}}]}}),
-        )
-        .expect("a pod");
-        let error = crate::model::Pod::try_from(&pod).expect_err("not a quantity");
+        let text = json!({"metadata": {"name": "p", "namespace": "n"}, "spec": {"containers": [{"name": "a", "resources": {"requests": {"cpu": "much"}}}]}})
+        .to_string();
+        let pod: wire::Pod<'_> = serde_json::from_str(&text).expect("a pod");
+        let error = crate::model::Pod::try_from(pod).expect_err("not a quantity");
         assert_eq!(error.field, "spec.containers[a].resources.requests[cpu]");
         assert_eq!(error.name, "n/p");
     }

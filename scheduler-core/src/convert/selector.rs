@@ -2,23 +2,21 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1 as api;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-
+use super::wire::{self, Text};
 use crate::model::{NodeSelector, NodeSelectorTerm, Operator, Requirement, Selector};
 
 /// An absent selector selects nothing, an empty one everything, and one with a fault nothing.
 /// Upstream: meta/v1 `LabelSelectorAsSelector` (v1.36.2).
-pub(super) fn label_selector(selector: Option<&LabelSelector>) -> Selector {
+pub(super) fn label_selector(selector: Option<&wire::LabelSelector<'_>>) -> Selector {
     let Some(selector) = selector else { return Selector::Nothing };
     let by_label = selector
         .match_labels
         .iter()
-        .flatten()
+        .flat_map(wire::Map::iter)
         .map(|(key, value)| Some(requirement(key, Operator::In, std::slice::from_ref(value))));
     let by_expression = selector.match_expressions.iter().flatten().map(|expression| {
         let values = expression.values.as_deref().unwrap_or_default();
-        let operator = match expression.operator.as_str() {
+        let operator = match &*expression.operator {
             "In" if !values.is_empty() => Operator::In,
             "NotIn" if !values.is_empty() => Operator::NotIn,
             "Exists" if values.is_empty() => Operator::Exists,
@@ -37,19 +35,19 @@ pub(super) fn label_selector(selector: Option<&LabelSelector>) -> Selector {
     }
 }
 
-fn requirement(key: &str, operator: Operator, values: &[String]) -> Requirement {
-    let mut values: Vec<Arc<str>> = values.iter().map(|value| Arc::from(value.as_str())).collect();
+fn requirement(key: &str, operator: Operator, values: &[Text<'_>]) -> Requirement {
+    let mut values: Vec<Arc<str>> = values.iter().map(Arc::from).collect();
     values.sort();
     values.dedup();
     Requirement { key: key.into(), operator, values: values.into() }
 }
 
-pub(super) fn node_selector(selector: &api::NodeSelector) -> NodeSelector {
-    NodeSelector { terms: selector.node_selector_terms.iter().map(node_selector_term).collect() }
+pub(super) fn node_selector(selector: &wire::NodeSelector<'_>) -> NodeSelector {
+    NodeSelector { terms: selector.node_selector_terms.iter().flatten().map(node_selector_term).collect() }
 }
 
 /// Upstream: component-helpers nodeaffinity `newNodeSelectorTerm` (v1.36.2).
-pub(super) fn node_selector_term(term: &api::NodeSelectorTerm) -> NodeSelectorTerm {
+pub(super) fn node_selector_term(term: &wire::NodeSelectorTerm<'_>) -> NodeSelectorTerm {
     let mut invalid = None;
     let match_expressions = term
         .match_expressions
@@ -61,7 +59,7 @@ pub(super) fn node_selector_term(term: &api::NodeSelectorTerm) -> NodeSelectorTe
             match parsed {
                 Ok(operator) => Some(requirement(&expression.key, operator, values)),
                 Err(problem) => {
-                    invalid.get_or_insert_with(|| format!("key {:?}: {problem}", expression.key));
+                    invalid.get_or_insert_with(|| format!("key {:?}: {problem}", &*expression.key));
                     None
                 }
             }
@@ -73,12 +71,13 @@ pub(super) fn node_selector_term(term: &api::NodeSelectorTerm) -> NodeSelectorTe
         .flatten()
         .filter_map(|expression| {
             let values = expression.values.as_deref().unwrap_or_default();
-            let operator = match (expression.operator.as_str(), values.len()) {
+            let operator = match (&*expression.operator, values.len()) {
                 ("In", 1) => Operator::In,
                 ("NotIn", 1) => Operator::NotIn,
                 _ => {
-                    invalid
-                        .get_or_insert_with(|| format!("field {:?}: want In or NotIn with one value", expression.key));
+                    invalid.get_or_insert_with(|| {
+                        format!("field {:?}: want In or NotIn with one value", &*expression.key)
+                    });
                     return None;
                 }
             };
@@ -89,7 +88,7 @@ pub(super) fn node_selector_term(term: &api::NodeSelectorTerm) -> NodeSelectorTe
 }
 
 /// Upstream: apimachinery labels `NewRequirement` (v1.36.2), without the checks of key and value syntax.
-fn expression_operator(operator: &str, values: &[String]) -> Result<Operator, &'static str> {
+fn expression_operator(operator: &str, values: &[Text<'_>]) -> Result<Operator, &'static str> {
     match operator {
         "In" if !values.is_empty() => Ok(Operator::In),
         "NotIn" if !values.is_empty() => Ok(Operator::NotIn),
@@ -107,25 +106,21 @@ fn expression_operator(operator: &str, values: &[String]) -> Result<Operator, &'
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
-
     use super::*;
 
-    fn expression(operator: &str, values: &[&str]) -> LabelSelector {
-        LabelSelector {
-            match_expressions: Some(vec![LabelSelectorRequirement {
-                key: "k".to_owned(),
-                operator: operator.to_owned(),
-                values: Some(values.iter().map(|&value| value.to_owned()).collect()),
-            }]),
-            match_labels: None,
-        }
+    fn requirement<'a>(operator: &'a str, values: &[&'a str]) -> wire::Requirement<'a> {
+        let values = values.iter().map(|&value| value.into()).collect();
+        wire::Requirement { key: "k".into(), operator: operator.into(), values: Some(values) }
+    }
+
+    fn expression<'a>(operator: &'a str, values: &[&'a str]) -> wire::LabelSelector<'a> {
+        wire::LabelSelector { match_expressions: Some(vec![requirement(operator, values)]), match_labels: None }
     }
 
     #[test]
     fn absent_empty_and_faulty_selectors() {
         assert_eq!(label_selector(None), Selector::Nothing);
-        assert!(label_selector(Some(&LabelSelector::default())).is_everything());
+        assert!(label_selector(Some(&wire::LabelSelector::default())).is_everything());
         for (operator, values) in [("In", &[][..]), ("Exists", &["a"]), ("Gt", &["1"]), ("in", &["a"])] {
             assert_eq!(label_selector(Some(&expression(operator, values))), Selector::Nothing, "{operator}");
         }
@@ -140,11 +135,6 @@ mod tests {
 
     #[test]
     fn a_node_selector_term_with_a_fault_matches_nothing() {
-        let requirement = |operator: &str, values: &[&str]| api::NodeSelectorRequirement {
-            key: "k".to_owned(),
-            operator: operator.to_owned(),
-            values: Some(values.iter().map(|&value| value.to_owned()).collect()),
-        };
         for (requirement, valid) in [
             (requirement("In", &["a"]), true),
             (requirement("Gt", &["1"]), true),
@@ -153,7 +143,7 @@ mod tests {
             (requirement("NotIn", &[]), false),
             (requirement("Near", &["a"]), false),
         ] {
-            let term = api::NodeSelectorTerm { match_expressions: Some(vec![requirement]), match_fields: None };
+            let term = wire::NodeSelectorTerm { match_expressions: Some(vec![requirement]), match_fields: None };
             assert_eq!(node_selector_term(&term).invalid.is_none(), valid, "{term:?}");
         }
     }

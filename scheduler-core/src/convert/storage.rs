@@ -2,22 +2,20 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::{core::v1 as api, storage::v1 as storage};
-
 use super::selector::{label_selector, node_selector};
 use super::volume::persistent_volume_source;
-use super::{ConvertError, labels, non_empty, quantity, text, texts};
+use super::{ConvertError, labels, non_empty, quantity, text, texts, wire};
 use crate::model::{
     CsiDriver, CsiNode, CsiNodeDriver, CsiStorageCapacity, NodeSelectorTerm, ObjectRef, Operator, PersistentVolume,
     PersistentVolumeClaim, Quantity, Requirement, StorageClass, VolumeAttachment, VolumeBindingMode,
 };
 
-impl TryFrom<&api::PersistentVolume> for PersistentVolume {
+impl TryFrom<wire::PersistentVolume<'_>> for PersistentVolume {
     type Error = ConvertError;
 
-    fn try_from(volume: &api::PersistentVolume) -> Result<Self, ConvertError> {
+    fn try_from(volume: wire::PersistentVolume<'_>) -> Result<Self, ConvertError> {
         let meta = &volume.metadata;
-        let default_spec = api::PersistentVolumeSpec::default();
+        let default_spec = wire::PersistentVolumeSpec::default();
         let spec = volume.spec.as_ref().unwrap_or(&default_spec);
         let capacity = match spec.capacity.as_ref().and_then(|capacity| capacity.get("storage")) {
             Some(text) => quantity(text, || "spec.capacity[storage]".to_owned())
@@ -53,12 +51,12 @@ impl TryFrom<&api::PersistentVolume> for PersistentVolume {
     }
 }
 
-impl TryFrom<&api::PersistentVolumeClaim> for PersistentVolumeClaim {
+impl TryFrom<wire::PersistentVolumeClaim<'_>> for PersistentVolumeClaim {
     type Error = ConvertError;
 
-    fn try_from(claim: &api::PersistentVolumeClaim) -> Result<Self, ConvertError> {
+    fn try_from(claim: wire::PersistentVolumeClaim<'_>) -> Result<Self, ConvertError> {
         let meta = &claim.metadata;
-        let default_spec = api::PersistentVolumeClaimSpec::default();
+        let default_spec = wire::PersistentVolumeClaimSpec::default();
         let spec = claim.spec.as_ref().unwrap_or(&default_spec);
         let requests = spec.resources.as_ref().and_then(|resources| resources.requests.as_ref());
         let request = match requests.and_then(|requests| requests.get("storage")) {
@@ -79,12 +77,12 @@ impl TryFrom<&api::PersistentVolumeClaim> for PersistentVolumeClaim {
                 .iter()
                 .flatten()
                 .find(|owner| owner.controller == Some(true))
-                .map(|owner| owner.uid.as_str().into()),
+                .map(|owner| (&owner.uid).into()),
             access_modes: texts(spec.access_modes.as_ref()),
             selector: spec.selector.as_ref().map(|selector| label_selector(Some(selector))),
             request,
             volume_name: text(spec.volume_name.as_ref()),
-            storage_class_name: spec.storage_class_name.as_ref().map(|name| name.as_str().into()),
+            storage_class_name: spec.storage_class_name.as_ref().map(Arc::from),
             volume_mode: volume_mode(spec.volume_mode.as_ref()),
             volume_attributes_class_name: non_empty(spec.volume_attributes_class_name.as_ref()),
             phase: text(claim.status.as_ref().and_then(|status| status.phase.as_ref())),
@@ -92,15 +90,15 @@ impl TryFrom<&api::PersistentVolumeClaim> for PersistentVolumeClaim {
     }
 }
 
-fn volume_mode(mode: Option<&String>) -> Arc<str> {
+fn volume_mode(mode: Option<&wire::Text<'_>>) -> Arc<str> {
     non_empty(mode).unwrap_or_else(|| "Filesystem".into())
 }
 
-impl From<&storage::StorageClass> for StorageClass {
-    fn from(class: &storage::StorageClass) -> Self {
+impl From<wire::StorageClass<'_>> for StorageClass {
+    fn from(class: wire::StorageClass<'_>) -> Self {
         Self {
             name: text(class.metadata.name.as_ref()),
-            provisioner: class.provisioner.as_str().into(),
+            provisioner: (&class.provisioner).into(),
             volume_binding_mode: match class.volume_binding_mode.as_deref() {
                 Some("WaitForFirstConsumer") => VolumeBindingMode::WaitForFirstConsumer,
                 _ => VolumeBindingMode::Immediate,
@@ -115,15 +113,10 @@ impl From<&storage::StorageClass> for StorageClass {
                         .iter()
                         .flatten()
                         .map(|expression| {
-                            let mut values: Vec<Arc<str>> =
-                                expression.values.iter().map(|value| value.as_str().into()).collect();
+                            let mut values: Vec<Arc<str>> = expression.values.iter().flatten().map(Arc::from).collect();
                             values.sort();
                             values.dedup();
-                            Requirement {
-                                key: expression.key.as_str().into(),
-                                operator: Operator::In,
-                                values: values.into(),
-                            }
+                            Requirement { key: (&expression.key).into(), operator: Operator::In, values: values.into() }
                         })
                         .collect(),
                     ..NodeSelectorTerm::default()
@@ -134,8 +127,8 @@ impl From<&storage::StorageClass> for StorageClass {
     }
 }
 
-impl From<&storage::CSINode> for CsiNode {
-    fn from(node: &storage::CSINode) -> Self {
+impl From<wire::CsiNode<'_>> for CsiNode {
+    fn from(node: wire::CsiNode<'_>) -> Self {
         Self {
             name: text(node.metadata.name.as_ref()),
             annotations: labels(node.metadata.annotations.as_ref()),
@@ -143,8 +136,9 @@ impl From<&storage::CSINode> for CsiNode {
                 .spec
                 .drivers
                 .iter()
+                .flatten()
                 .map(|driver| CsiNodeDriver {
-                    name: driver.name.as_str().into(),
+                    name: (&driver.name).into(),
                     allocatable: driver.allocatable.as_ref().and_then(|allocatable| allocatable.count),
                     topology_keys: texts(driver.topology_keys.as_ref()),
                 })
@@ -153,8 +147,8 @@ impl From<&storage::CSINode> for CsiNode {
     }
 }
 
-impl From<&storage::CSIDriver> for CsiDriver {
-    fn from(driver: &storage::CSIDriver) -> Self {
+impl From<wire::CsiDriver<'_>> for CsiDriver {
+    fn from(driver: wire::CsiDriver<'_>) -> Self {
         Self {
             name: text(driver.metadata.name.as_ref()),
             storage_capacity: driver.spec.storage_capacity.unwrap_or(false),
@@ -162,32 +156,32 @@ impl From<&storage::CSIDriver> for CsiDriver {
     }
 }
 
-impl TryFrom<&storage::CSIStorageCapacity> for CsiStorageCapacity {
+impl TryFrom<wire::CsiStorageCapacity<'_>> for CsiStorageCapacity {
     type Error = ConvertError;
 
-    fn try_from(capacity: &storage::CSIStorageCapacity) -> Result<Self, ConvertError> {
+    fn try_from(capacity: wire::CsiStorageCapacity<'_>) -> Result<Self, ConvertError> {
         let meta = &capacity.metadata;
-        let parse = |text: Option<&_>, field: &'static str| {
+        let parse = |text: Option<&str>, field: &'static str| {
             text.map(|text| quantity(text, || field.to_owned()).map_err(|error| error.on("CSIStorageCapacity", meta)))
                 .transpose()
         };
         Ok(Self {
             name: text(meta.name.as_ref()),
             namespace: text(meta.namespace.as_ref()),
-            storage_class_name: capacity.storage_class_name.as_str().into(),
+            storage_class_name: (&capacity.storage_class_name).into(),
             node_topology: capacity.node_topology.as_ref().map(|selector| label_selector(Some(selector))),
-            capacity: parse(capacity.capacity.as_ref(), "capacity")?,
-            maximum_volume_size: parse(capacity.maximum_volume_size.as_ref(), "maximumVolumeSize")?,
+            capacity: parse(capacity.capacity.as_deref(), "capacity")?,
+            maximum_volume_size: parse(capacity.maximum_volume_size.as_deref(), "maximumVolumeSize")?,
         })
     }
 }
 
-impl From<&storage::VolumeAttachment> for VolumeAttachment {
-    fn from(attachment: &storage::VolumeAttachment) -> Self {
+impl From<wire::VolumeAttachment<'_>> for VolumeAttachment {
+    fn from(attachment: wire::VolumeAttachment<'_>) -> Self {
         Self {
             name: text(attachment.metadata.name.as_ref()),
-            attacher: attachment.spec.attacher.as_str().into(),
-            node_name: attachment.spec.node_name.as_str().into(),
+            attacher: (&attachment.spec.attacher).into(),
+            node_name: (&attachment.spec.node_name).into(),
             persistent_volume_name: text(attachment.spec.source.persistent_volume_name.as_ref()),
         }
     }

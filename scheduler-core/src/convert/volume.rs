@@ -2,19 +2,17 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1 as api;
-
-use super::{non_empty, text, texts};
+use super::{non_empty, text, texts, wire};
 use crate::model::{Volume, VolumeSource};
 
-pub(super) fn pod_volume(volume: &api::Volume) -> Volume {
-    Volume { name: volume.name.as_str().into(), source: pod_volume_source(volume) }
+pub(super) fn pod_volume(volume: &wire::Volume<'_>) -> Volume {
+    Volume { name: (&volume.name).into(), source: pod_volume_source(volume) }
 }
 
-fn pod_volume_source(volume: &api::Volume) -> VolumeSource {
+fn pod_volume_source(volume: &wire::Volume<'_>) -> VolumeSource {
     if let Some(claim) = &volume.persistent_volume_claim {
         return VolumeSource::PersistentVolumeClaim {
-            claim_name: claim.claim_name.as_str().into(),
+            claim_name: (&claim.claim_name).into(),
             read_only: claim.read_only.unwrap_or(false),
         };
     }
@@ -25,7 +23,7 @@ fn pod_volume_source(volume: &api::Volume) -> VolumeSource {
         return VolumeSource::Image { reference: text(image.reference.as_ref()) };
     }
     if let Some(csi) = &volume.csi {
-        return VolumeSource::Csi { driver: csi.driver.as_str().into(), volume_handle: Arc::default() };
+        return VolumeSource::Csi { driver: (&csi.driver).into(), volume_handle: Arc::default() };
     }
     if let Some(disk) = &volume.gce_persistent_disk {
         return gce(disk);
@@ -35,17 +33,17 @@ fn pod_volume_source(volume: &api::Volume) -> VolumeSource {
     }
     if let Some(iscsi) = &volume.iscsi {
         return VolumeSource::Iscsi {
-            target_portal: iscsi.target_portal.as_str().into(),
-            iqn: iscsi.iqn.as_str().into(),
-            lun: iscsi.lun,
+            target_portal: (&iscsi.target_portal).into(),
+            iqn: (&iscsi.iqn).into(),
+            lun: iscsi.lun.unwrap_or_default(),
             read_only: iscsi.read_only.unwrap_or(false),
         };
     }
     if let Some(rbd) = &volume.rbd {
         return VolumeSource::Rbd {
-            monitors: texts(Some(&rbd.monitors)),
+            monitors: texts(rbd.monitors.as_ref()),
             pool: rbd_pool(rbd.pool.as_ref()),
-            image: rbd.image.as_str().into(),
+            image: (&rbd.image).into(),
             read_only: rbd.read_only.unwrap_or(false),
         };
     }
@@ -53,29 +51,26 @@ fn pod_volume_source(volume: &api::Volume) -> VolumeSource {
         return azure_disk(disk);
     }
     if let Some(file) = &volume.azure_file {
-        return VolumeSource::AzureFile { share_name: file.share_name.as_str().into() };
+        return VolumeSource::AzureFile { share_name: (&file.share_name).into() };
     }
     if let Some(cinder) = &volume.cinder {
-        return VolumeSource::Cinder { volume_id: cinder.volume_id.as_str().into() };
+        return VolumeSource::Cinder { volume_id: (&cinder.volume_id).into() };
     }
     if let Some(disk) = &volume.vsphere_volume {
-        return VolumeSource::VsphereVolume { volume_path: disk.volume_path.as_str().into() };
+        return VolumeSource::VsphereVolume { volume_path: (&disk.volume_path).into() };
     }
     if let Some(portworx) = &volume.portworx_volume {
-        return VolumeSource::PortworxVolume { volume_id: portworx.volume_id.as_str().into() };
+        return VolumeSource::PortworxVolume { volume_id: (&portworx.volume_id).into() };
     }
     VolumeSource::Other
 }
 
-pub(super) fn persistent_volume_source(spec: &api::PersistentVolumeSpec) -> VolumeSource {
+pub(super) fn persistent_volume_source(spec: &wire::PersistentVolumeSpec<'_>) -> VolumeSource {
     if let Some(csi) = &spec.csi {
-        return VolumeSource::Csi {
-            driver: csi.driver.as_str().into(),
-            volume_handle: csi.volume_handle.as_str().into(),
-        };
+        return VolumeSource::Csi { driver: (&csi.driver).into(), volume_handle: (&csi.volume_handle).into() };
     }
     if let Some(local) = &spec.local {
-        return VolumeSource::Local { path: local.path.as_str().into() };
+        return VolumeSource::Local { path: (&local.path).into() };
     }
     if let Some(disk) = &spec.gce_persistent_disk {
         return gce(disk);
@@ -85,17 +80,17 @@ pub(super) fn persistent_volume_source(spec: &api::PersistentVolumeSpec) -> Volu
     }
     if let Some(iscsi) = &spec.iscsi {
         return VolumeSource::Iscsi {
-            target_portal: iscsi.target_portal.as_str().into(),
-            iqn: iscsi.iqn.as_str().into(),
-            lun: iscsi.lun,
+            target_portal: (&iscsi.target_portal).into(),
+            iqn: (&iscsi.iqn).into(),
+            lun: iscsi.lun.unwrap_or_default(),
             read_only: iscsi.read_only.unwrap_or(false),
         };
     }
     if let Some(rbd) = &spec.rbd {
         return VolumeSource::Rbd {
-            monitors: texts(Some(&rbd.monitors)),
+            monitors: texts(rbd.monitors.as_ref()),
             pool: rbd_pool(rbd.pool.as_ref()),
-            image: rbd.image.as_str().into(),
+            image: (&rbd.image).into(),
             read_only: rbd.read_only.unwrap_or(false),
         };
     }
@@ -103,38 +98,35 @@ pub(super) fn persistent_volume_source(spec: &api::PersistentVolumeSpec) -> Volu
         return azure_disk(disk);
     }
     if let Some(file) = &spec.azure_file {
-        return VolumeSource::AzureFile { share_name: file.share_name.as_str().into() };
+        return VolumeSource::AzureFile { share_name: (&file.share_name).into() };
     }
     if let Some(cinder) = &spec.cinder {
-        return VolumeSource::Cinder { volume_id: cinder.volume_id.as_str().into() };
+        return VolumeSource::Cinder { volume_id: (&cinder.volume_id).into() };
     }
     if let Some(disk) = &spec.vsphere_volume {
-        return VolumeSource::VsphereVolume { volume_path: disk.volume_path.as_str().into() };
+        return VolumeSource::VsphereVolume { volume_path: (&disk.volume_path).into() };
     }
     if let Some(portworx) = &spec.portworx_volume {
-        return VolumeSource::PortworxVolume { volume_id: portworx.volume_id.as_str().into() };
+        return VolumeSource::PortworxVolume { volume_id: (&portworx.volume_id).into() };
     }
     VolumeSource::Other
 }
 
-fn gce(disk: &api::GCEPersistentDiskVolumeSource) -> VolumeSource {
-    VolumeSource::GcePersistentDisk {
-        pd_name: disk.pd_name.as_str().into(),
-        read_only: disk.read_only.unwrap_or(false),
-    }
+fn gce(disk: &wire::GcePersistentDisk<'_>) -> VolumeSource {
+    VolumeSource::GcePersistentDisk { pd_name: (&disk.pd_name).into(), read_only: disk.read_only.unwrap_or(false) }
 }
 
-fn aws(store: &api::AWSElasticBlockStoreVolumeSource) -> VolumeSource {
+fn aws(store: &wire::AwsElasticBlockStore<'_>) -> VolumeSource {
     VolumeSource::AwsElasticBlockStore {
-        volume_id: store.volume_id.as_str().into(),
+        volume_id: (&store.volume_id).into(),
         read_only: store.read_only.unwrap_or(false),
     }
 }
 
-fn azure_disk(disk: &api::AzureDiskVolumeSource) -> VolumeSource {
-    VolumeSource::AzureDisk { disk_name: disk.disk_name.as_str().into(), disk_uri: disk.disk_uri.as_str().into() }
+fn azure_disk(disk: &wire::AzureDisk<'_>) -> VolumeSource {
+    VolumeSource::AzureDisk { disk_name: (&disk.disk_name).into(), disk_uri: (&disk.disk_uri).into() }
 }
 
-fn rbd_pool(pool: Option<&String>) -> Arc<str> {
+fn rbd_pool(pool: Option<&wire::Text<'_>>) -> Arc<str> {
     non_empty(pool).unwrap_or_else(|| "rbd".into())
 }

@@ -1,21 +1,21 @@
 //! Namespaces, services, controllers of pods, disruption budgets, device classes.
 
-use k8s_openapi::api::{apps::v1 as apps, core::v1 as api, policy::v1 as policy, resource::v1 as resource};
+use std::sync::Arc;
 
 use super::selector::label_selector;
-use super::{labels, non_empty, text};
+use super::{labels, non_empty, text, wire};
 use crate::model::{
     DeviceClass, Namespace, PodDisruptionBudget, ReplicaSet, ReplicationController, Service, StatefulSet,
 };
 
-impl From<&api::Namespace> for Namespace {
-    fn from(namespace: &api::Namespace) -> Self {
+impl From<wire::Namespace<'_>> for Namespace {
+    fn from(namespace: wire::Namespace<'_>) -> Self {
         Self { name: text(namespace.metadata.name.as_ref()), labels: labels(namespace.metadata.labels.as_ref()) }
     }
 }
 
-impl From<&api::Service> for Service {
-    fn from(service: &api::Service) -> Self {
+impl From<wire::Service<'_>> for Service {
+    fn from(service: wire::Service<'_>) -> Self {
         let selector = service.spec.as_ref().and_then(|spec| spec.selector.as_ref());
         Self {
             name: text(service.metadata.name.as_ref()),
@@ -25,8 +25,8 @@ impl From<&api::Service> for Service {
     }
 }
 
-impl From<&api::ReplicationController> for ReplicationController {
-    fn from(controller: &api::ReplicationController) -> Self {
+impl From<wire::ReplicationController<'_>> for ReplicationController {
+    fn from(controller: wire::ReplicationController<'_>) -> Self {
         Self {
             name: text(controller.metadata.name.as_ref()),
             namespace: text(controller.metadata.namespace.as_ref()),
@@ -35,8 +35,8 @@ impl From<&api::ReplicationController> for ReplicationController {
     }
 }
 
-impl From<&apps::ReplicaSet> for ReplicaSet {
-    fn from(set: &apps::ReplicaSet) -> Self {
+impl From<wire::ReplicaSet<'_>> for ReplicaSet {
+    fn from(set: wire::ReplicaSet<'_>) -> Self {
         Self {
             name: text(set.metadata.name.as_ref()),
             namespace: text(set.metadata.namespace.as_ref()),
@@ -45,8 +45,8 @@ impl From<&apps::ReplicaSet> for ReplicaSet {
     }
 }
 
-impl From<&apps::StatefulSet> for StatefulSet {
-    fn from(set: &apps::StatefulSet) -> Self {
+impl From<wire::StatefulSet<'_>> for StatefulSet {
+    fn from(set: wire::StatefulSet<'_>) -> Self {
         Self {
             name: text(set.metadata.name.as_ref()),
             namespace: text(set.metadata.namespace.as_ref()),
@@ -55,8 +55,8 @@ impl From<&apps::StatefulSet> for StatefulSet {
     }
 }
 
-impl From<&policy::PodDisruptionBudget> for PodDisruptionBudget {
-    fn from(budget: &policy::PodDisruptionBudget) -> Self {
+impl From<wire::PodDisruptionBudget<'_>> for PodDisruptionBudget {
+    fn from(budget: wire::PodDisruptionBudget<'_>) -> Self {
         let status = budget.status.as_ref();
         Self {
             name: text(budget.metadata.name.as_ref()),
@@ -66,15 +66,15 @@ impl From<&policy::PodDisruptionBudget> for PodDisruptionBudget {
             disrupted_pods: status
                 .and_then(|status| status.disrupted_pods.as_ref())
                 .into_iter()
-                .flatten()
-                .map(|(name, _)| name.as_str().into())
+                .flat_map(|wire::Keys(names)| names)
+                .map(Arc::from)
                 .collect(),
         }
     }
 }
 
-impl From<&resource::DeviceClass> for DeviceClass {
-    fn from(class: &resource::DeviceClass) -> Self {
+impl From<wire::DeviceClass<'_>> for DeviceClass {
+    fn from(class: wire::DeviceClass<'_>) -> Self {
         Self {
             name: text(class.metadata.name.as_ref()),
             extended_resource_name: non_empty(class.spec.extended_resource_name.as_ref()),

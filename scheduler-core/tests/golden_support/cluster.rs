@@ -3,6 +3,7 @@
 use k8s_openapi::api::{
     apps::v1 as apps, core::v1 as core, policy::v1 as policy, resource::v1 as resource, storage::v1 as storage,
 };
+use scheduler_core::convert::read;
 use scheduler_core::engine::{Change, Scheduler};
 use scheduler_core::model::{self, Object, Timestamp};
 use serde::de::DeserializeOwned;
@@ -12,12 +13,16 @@ use serde_json::Value;
 pub(crate) const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
 
 pub(crate) fn pod(value: &Value) -> model::Pod {
-    (&parse::<core::Pod>(value)).try_into().expect("a valid pod")
+    let pod = (&parse::<core::Pod>(value)).try_into().expect("a valid pod");
+    assert_read_alike(value, &Object::from(model::Pod::clone(&pod)));
+    pod
 }
 
 /// Tells the scheduler of every object.
 pub(crate) fn apply(scheduler: &mut Scheduler, objects: &[Value]) {
-    for object in objects.iter().filter_map(convert) {
+    for value in objects {
+        let Some(object) = convert(value) else { continue };
+        assert_read_alike(value, &object);
         scheduler.handle(Change::Applied(object), NOW);
     }
 }
@@ -54,6 +59,13 @@ fn convert(value: &Value) -> Option<Object> {
         "ResourceSlice" | "ResourceClaim" => return None,
         other => panic!("no conversion for kind {other}"),
     })
+}
+
+/// The text of an object gives what its typed form gives.
+fn assert_read_alike(value: &Value, typed: &Object) {
+    let read = read(typed.kind(), value.to_string().as_bytes()).unwrap_or_else(|error| panic!("{value}: {error}"));
+    let object = read.object.unwrap_or_else(|error| panic!("{value}: {error}"));
+    assert_eq!(format!("{object:?}"), format!("{typed:?}"));
 }
 
 fn parse<T: DeserializeOwned>(value: &Value) -> T {

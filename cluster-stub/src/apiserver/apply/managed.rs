@@ -202,9 +202,11 @@ pub(super) fn update(
     mut entries: Vec<Entry>,
     reset: &[&str],
 ) -> Vec<Entry> {
-    let difference = difference(writer, live, object, reset);
-    let taken = difference.modified.union(&difference.added);
-    release(&mut entries, &taken.union(&difference.removed));
+    let Comparison { added, modified, removed } = difference(writer, live, object, reset);
+    let taken = if modified.is_empty() { added } else { modified.union(&added) };
+    if !entries.is_empty() {
+        release(&mut entries, &taken.union(&removed));
+    }
     let mine = Entry::new(writer, Operation::Update, stripped(taken));
     if !mine.fields.is_empty() {
         match entries.iter_mut().find(|entry| entry.same_manager(&mine)) {

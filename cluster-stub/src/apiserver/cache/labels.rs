@@ -2,19 +2,19 @@
 
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 
 /// Labels in the order of their keys.
 pub type Labels = Box<[(Box<str>, Box<str>)]>;
 
-/// The labels of an encoded object; empty when it has none or is no object.
+/// The labels of an encoded object; empty when it has none or is no object. What comes behind them is not looked at.
 pub fn read(json: &[u8]) -> Labels {
-    let mut labels = Vec::new();
+    let mut found = None;
     let mut deserializer = serde_json::Deserializer::from_slice(json);
-    let seed = At { way: &["metadata", "labels"], labels: &mut labels };
-    if seed.deserialize(&mut deserializer).is_err() {
-        return Box::default();
-    }
+    let seed = At { way: &["metadata", "labels"], found: &mut found };
+    // The reading ends with an error as soon as the labels are found, or their place has passed.
+    let _ = seed.deserialize(&mut deserializer);
+    let mut labels = found.unwrap_or_default();
     labels.sort();
     labels.into_boxed_slice()
 }
@@ -26,7 +26,7 @@ pub fn get<'a>(labels: &'a Labels, key: &str) -> Option<&'a str> {
 
 struct At<'a> {
     way: &'a [&'a str],
-    labels: &'a mut Vec<(Box<str>, Box<str>)>,
+    found: &'a mut Option<Vec<(Box<str>, Box<str>)>>,
 }
 
 impl<'de> DeserializeSeed<'de> for At<'_> {
@@ -46,14 +46,17 @@ impl<'de> Visitor<'de> for At<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let Some((step, rest)) = self.way.split_first() else {
-            while let Some((key, value)) = map.next_entry::<Box<str>, Box<str>>()? {
-                self.labels.push((key, value));
+            let mut labels = Vec::new();
+            while let Some(label) = map.next_entry()? {
+                labels.push(label);
             }
+            *self.found = Some(labels);
             return Ok(());
         };
         while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {
             if key == *step {
-                map.next_value_seed(At { way: rest, labels: self.labels })?;
+                map.next_value_seed(At { way: rest, found: self.found })?;
+                return Err(A::Error::custom("the rest is not wanted"));
             } else {
                 map.next_value::<IgnoredAny>()?;
             }

@@ -46,7 +46,7 @@ impl CachedObject {
 
     /// The decoded object, made on the first call and kept.
     pub fn value(&self) -> Arc<Value> {
-        let decode = || Arc::new(serde_json::from_slice(&self.bytes).unwrap_or(Value::Null));
+        let decode = || Arc::new(stored::parse(&self.bytes).unwrap_or(Value::Null));
         self.value.get_or_init(decode).clone()
     }
 

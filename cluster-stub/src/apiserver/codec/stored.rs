@@ -5,6 +5,8 @@
 //! `metadata.resourceVersion`: the version is the store's revision, known only after the write. It is spliced in as the first
 //! member of `metadata`.
 
+use std::fmt::Write as _;
+
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
@@ -12,21 +14,21 @@ const METADATA: &[u8] = b"\"metadata\":{";
 
 /// The bytes to store: no `metadata.resourceVersion`.
 pub fn encode(object: &Value) -> Vec<u8> {
-    write_object(object, false)
+    write_object(object, false).into_bytes()
 }
 
 /// The bytes to serve for an object that is not stored as it is: `metadata.resourceVersion` stays.
 pub fn encode_served(object: &Value) -> Vec<u8> {
-    write_object(object, true)
+    write_object(object, true).into_bytes()
 }
 
-fn write_object(object: &Value, with_version: bool) -> Vec<u8> {
-    let mut out = Vec::with_capacity(1024);
+fn write_object(object: &Value, with_version: bool) -> String {
+    let mut out = String::with_capacity(1024);
     let Value::Object(members) = object else {
         write_value(&mut out, object);
         return out;
     };
-    out.push(b'{');
+    out.push('{');
     for key in ["kind", "apiVersion"] {
         if let Some(value) = members.get(key) {
             write_member(&mut out, key, value);
@@ -36,13 +38,13 @@ fn write_object(object: &Value, with_version: bool) -> Vec<u8> {
         match metadata {
             Value::Object(metadata) if !with_version => {
                 write_key(&mut out, "metadata");
-                out.push(b'{');
+                out.push('{');
                 for (key, value) in metadata {
                     if key != "resourceVersion" {
                         write_member(&mut out, key, value);
                     }
                 }
-                out.push(b'}');
+                out.push('}');
             }
             other => write_member(&mut out, "metadata", other),
         }
@@ -52,25 +54,40 @@ fn write_object(object: &Value, with_version: bool) -> Vec<u8> {
             write_member(&mut out, key, value);
         }
     }
-    out.push(b'}');
+    out.push('}');
     out
 }
 
-fn write_member(out: &mut Vec<u8>, key: &str, value: &Value) {
+fn write_member(out: &mut String, key: &str, value: &Value) {
     write_key(out, key);
     write_value(out, value);
 }
 
-fn write_key(out: &mut Vec<u8>, key: &str) {
-    if out.last() != Some(&b'{') {
-        out.push(b',');
+fn write_key(out: &mut String, key: &str) {
+    if !out.ends_with('{') {
+        out.push(',');
     }
-    serde_json::to_writer(&mut *out, key).expect("writing text to memory cannot fail");
-    out.push(b':');
+    if key.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        out.extend(["\"", key, "\""]);
+    } else {
+        write_value(out, &Value::from(key));
+    }
+    out.push(':');
 }
 
-fn write_value(out: &mut Vec<u8>, value: &Value) {
-    serde_json::to_writer(out, value).expect("writing a JSON value to memory cannot fail");
+/// By way of the value's own `Display` and `FromStr`: these are compiled, and optimised, with the JSON library, where
+/// `to_writer` and `from_slice` are compiled anew for whoever calls them.
+fn write_value(out: &mut String, value: &Value) {
+    write!(out, "{value}").expect("writing a JSON value to memory cannot fail");
+}
+
+/// The value that a JSON text stands for.
+///
+/// # Errors
+/// Why the bytes are no JSON.
+pub fn parse(json: &[u8]) -> Result<Value, String> {
+    let text = std::str::from_utf8(json).map_err(|error| error.to_string())?;
+    text.parse().map_err(|error: serde_json::Error| error.to_string())
 }
 
 /// The stored bytes with a resource version put in: what clients get.
@@ -121,7 +138,7 @@ pub fn is_of(stored: &[u8], kind: &str, api_version: &str) -> bool {
 /// # Errors
 /// Why the bytes are no JSON object.
 pub fn decode(stored: &[u8], revision: i64) -> Result<Value, String> {
-    let mut object: Value = serde_json::from_slice(stored).map_err(|error| error.to_string())?;
+    let mut object = parse(stored)?;
     set_resource_version(&mut object, revision)?;
     Ok(object)
 }

@@ -109,18 +109,21 @@ impl Registry {
             token => Some(Continue::decode(token).map_err(ApiError::bad_request)?),
         };
         let wanted = wanted_revision(options)?;
-        let (snapshot, start) = match token {
+        match token {
             Some(token) if token.revision > 0 => {
-                let snapshot = self.history(entry, namespace, token.revision, &token.start, true).await?;
-                (snapshot, String::new())
+                let (snapshot, total) =
+                    self.history(entry, namespace, token.revision, Some(&token.start), options).await?;
+                Ok(cut(entry, snapshot, "", options, Some(total)))
             }
-            Some(token) => (self.newest(entry, namespace, 0, options).await?, token.start),
+            Some(token) => {
+                Ok(cut(entry, self.newest(entry, namespace, 0, options).await?, &token.start, options, None))
+            }
             None if options.version_match == Some(VersionMatch::Exact) => {
-                (self.history(entry, namespace, wanted, "", false).await?, String::new())
+                let (snapshot, total) = self.history(entry, namespace, wanted, None, options).await?;
+                Ok(cut(entry, snapshot, "", options, Some(total)))
             }
-            None => (self.newest(entry, namespace, wanted, options).await?, String::new()),
-        };
-        Ok(cut(entry, snapshot, &start, options))
+            None => Ok(cut(entry, self.newest(entry, namespace, wanted, options).await?, "", options, None)),
+        }
     }
 
     async fn newest(
@@ -147,15 +150,16 @@ impl Registry {
         Ok(cache.snapshot(namespace, known, |object| object.matches(&options.labels, &options.fields)))
     }
 
-    /// The objects as they were at a revision, from `start` on.
+    /// The selected objects as they were at a revision: at most one more than a page has, from the start of the page on. Also
+    /// how many objects there were from there on, selected or not.
     async fn history(
         &self,
         entry: &Entry,
         namespace: &str,
         revision: i64,
-        start: &str,
-        paging: bool,
-    ) -> Result<Snapshot, ApiError> {
+        page_start: Option<&str>,
+        options: &ListOptions,
+    ) -> Result<(Snapshot, usize), ApiError> {
         let root = format!("/registry/{}/", entry.resource.storage);
         let prefix = if namespace.is_empty() || !entry.resource.namespaced {
             root.clone()
@@ -167,36 +171,48 @@ impl Registry {
             // The prefix ends with a slash; the next byte bounds everything below it.
             *last += 1;
         }
-        let first = if start.is_empty() { prefix } else { format!("{root}{start}") };
-        let request = RangeRequest {
-            start: first.into(),
+        let spec = entry.cache()?.spec();
+        let mut request = RangeRequest {
+            start: page_start.map_or(prefix, |start| format!("{root}{start}")).into(),
             end: RangeEnd::Before(end.into()),
-            limit: 0,
+            limit: if options.limit == 0 { 0 } else { options.limit + 1 },
             revision: Some(Revision(revision)),
             count_only: false,
         };
-        let range = match self.0.store.range(request).await {
-            Ok(range) => range,
-            Err(StoreError::Compacted { .. }) if paging => {
-                return Err(ApiError::expired(
-                    "The provided continue parameter is too old to display a consistent list result. You can start a \
-                     new list without the continue parameter.",
-                ));
+        let (mut objects, mut total) = (Vec::new(), None);
+        loop {
+            let answer = self.0.store.range(request.clone()).await;
+            let range = answer.map_err(|error| history_failure(&error, page_start.is_some()))?;
+            total.get_or_insert(range.count);
+            objects.extend(range.kvs.iter().filter_map(|kv| {
+                let key = std::str::from_utf8(&kv.key).ok()?.strip_prefix(&root)?;
+                let object = CachedObject::new(spec, key, &kv.value, kv.mod_revision.0);
+                object.matches(&options.labels, &options.fields).then(|| Arc::new(object))
+            }));
+            match range.kvs.last() {
+                Some(last) if range.more && objects.len() <= options.limit => {
+                    request.start = [&last.key[..], b"\0"].concat().into();
+                }
+                _ => break,
             }
-            Err(StoreError::Compacted { .. }) => {
-                return Err(ApiError::expired("The resourceVersion for the provided list is too old."));
-            }
-            Err(StoreError::FutureRevision { requested, current }) => {
-                return Err(ApiError::too_large_resource_version(requested.0, current.0));
-            }
-            Err(error) => return Err(store_failure(&error)),
-        };
-        let spec = entry.cache()?.spec();
-        let objects = range.kvs.iter().filter_map(|kv| {
-            let key = std::str::from_utf8(&kv.key).ok()?.strip_prefix(&root)?;
-            Some(Arc::new(CachedObject::new(spec, key, &kv.value, kv.mod_revision.0)))
-        });
-        Ok(Snapshot { revision, objects: objects.collect() })
+        }
+        let total = usize::try_from(total.unwrap_or_default()).unwrap_or(usize::MAX);
+        Ok((Snapshot { revision, objects }, total))
+    }
+}
+
+/// Why the past cannot be read, as the client is told.
+fn history_failure(error: &StoreError, paging: bool) -> ApiError {
+    match error {
+        StoreError::Compacted { .. } if paging => ApiError::expired(
+            "The provided continue parameter is too old to display a consistent list result. You can start a \
+             new list without the continue parameter.",
+        ),
+        StoreError::Compacted { .. } => ApiError::expired("The resourceVersion for the provided list is too old."),
+        StoreError::FutureRevision { requested, current } => {
+            ApiError::too_large_resource_version(requested.0, current.0)
+        }
+        error => store_failure(error),
     }
 }
 
@@ -211,8 +227,8 @@ fn wanted_revision(options: &ListOptions) -> Result<i64, ApiError> {
     })
 }
 
-/// Selects, skips to `start` and cuts at the limit.
-fn cut(entry: &Entry, snapshot: Snapshot, start: &str, options: &ListOptions) -> Page {
+/// Selects, skips to `start` and cuts at the limit. `total` says how many objects there were when the snapshot is cut already.
+fn cut(entry: &Entry, snapshot: Snapshot, start: &str, options: &ListOptions, total: Option<usize>) -> Page {
     let key = |object: &CachedObject| {
         if entry.resource.namespaced {
             format!("{}/{}", object.namespace, object.name)
@@ -226,7 +242,7 @@ fn cut(entry: &Entry, snapshot: Snapshot, start: &str, options: &ListOptions) ->
     });
     let (mut next, mut remaining) = (String::new(), None);
     if options.limit > 0 && objects.len() > options.limit {
-        let rest = objects.len() - options.limit;
+        let rest = total.unwrap_or(objects.len()).saturating_sub(options.limit);
         remaining = (options.labels.is_empty() && options.fields.is_empty()).then_some(rest);
         objects.truncate(options.limit);
         if let Some(last) = objects.last() {

@@ -299,7 +299,7 @@ impl Entry {
 
     /// The decoded object of cached bytes in the version of this resource.
     fn value(&self, object: &super::cache::CachedObject) -> Value {
-        let mut value: Value = serde_json::from_slice(&object.bytes).unwrap_or(Value::Null);
+        let mut value = stored::parse(&object.bytes).unwrap_or(Value::Null);
         if self.converts {
             self.resource.strategy.convert_from_storage(&mut value);
         }

@@ -390,6 +390,33 @@ async fn lists_select_and_page_at_one_version() {
 }
 
 #[tokio::test]
+async fn pages_show_each_selected_object_once() {
+    let client = Client::new().await;
+    for name in ["a", "b", "c", "d", "e", "f", "g"] {
+        let label = if matches!(name, "b" | "f" | "g") { "1" } else { "2" };
+        client.create("configmaps", name, json!({"labels": {"l": label}})).await;
+    }
+    let selected = [json!(null), json!(null)];
+    for (selector, want, remaining) in
+        [("", "abcdefg", &[json!(5), json!(3), json!(1), json!(null)][..]), ("labelSelector=l%3D1&", "bfg", &selected)]
+    {
+        let (mut token, mut seen, mut left) = (String::new(), String::new(), Vec::new());
+        loop {
+            let (_, page) = client.json("GET", &format!("{CMS}?{selector}limit=2&continue={token}"), Value::Null).await;
+            for item in page["items"].as_array().expect("a list") {
+                seen.push_str(item["metadata"]["name"].as_str().expect("a name"));
+            }
+            left.push(page["metadata"]["remainingItemCount"].clone());
+            match page["metadata"]["continue"].as_str() {
+                Some(next) => token = next.to_owned(),
+                None => break,
+            }
+        }
+        assert_eq!((seen.as_str(), left.as_slice()), (want, remaining), "{selector}");
+    }
+}
+
+#[tokio::test]
 async fn tables_and_metadata_are_views_of_the_same_objects() {
     let client = Client::new().await;
     client.create("configmaps", "a", json!({"data": {"k": "v"}})).await;
