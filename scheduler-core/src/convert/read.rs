@@ -30,20 +30,6 @@ pub struct ReadObject {
     pub object: Result<Object, ConvertError>,
 }
 
-impl ReadObject {
-    fn new(meta: &ObjectMeta<'_>) -> Self {
-        let identity = Identity {
-            namespace: text(meta.namespace.as_ref()),
-            name: text(meta.name.as_ref()),
-            uid: text(meta.uid.as_ref()),
-        };
-        let resource_version = text(meta.resource_version.as_ref());
-        // Replaced by whoever called.
-        let nothing = Object::from(model::Namespace { name: Arc::default(), labels: model::Labels::default() });
-        Self { identity, resource_version, object: Ok(nothing) }
-    }
-}
-
 /// Reads an object of `kind` (`kind` and `apiVersion` in the text are not looked at: items of a list have none).
 /// Members that the scheduler does not use are skipped.
 ///
@@ -56,9 +42,9 @@ pub fn read(kind: ObjectKind, json: &[u8]) -> Result<ReadObject, serde_json::Err
             match kind {
                 $(ObjectKind::$kind => {
                     let shape: wire::$kind<'_> = shape(json)?;
-                    let mut read = ReadObject::new(&shape.metadata);
-                    read.object = model::$kind::try_from(shape).map(Object::from).map_err(ConvertError::from);
-                    Ok(read)
+                    let (identity, resource_version) = identify(&shape.metadata);
+                    let object = model::$kind::try_from(shape).map(Object::from).map_err(ConvertError::from);
+                    Ok(ReadObject { identity, resource_version, object })
                 })*
             }
         };
@@ -68,6 +54,15 @@ pub fn read(kind: ObjectKind, json: &[u8]) -> Result<ReadObject, serde_json::Err
         PersistentVolume, PersistentVolumeClaim, StorageClass, CsiNode, CsiDriver, CsiStorageCapacity, VolumeAttachment,
         DeviceClass,
     }
+}
+
+fn identify(meta: &ObjectMeta<'_>) -> (Identity, Arc<str>) {
+    let identity = Identity {
+        namespace: text(meta.namespace.as_ref()),
+        name: text(meta.name.as_ref()),
+        uid: text(meta.uid.as_ref()),
+    };
+    (identity, text(meta.resource_version.as_ref()))
 }
 
 fn shape<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, serde_json::Error> {
