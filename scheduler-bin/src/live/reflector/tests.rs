@@ -181,17 +181,20 @@ async fn a_lost_position_means_a_new_list() {
 
 #[tokio::test]
 async fn a_server_that_is_away_is_asked_again_from_the_same_position() {
-    let (requests, told) = follow_script(vec![
-        Answer::Refuse,
-        Answer::Json(LIST),
+    for away in [
         Answer::Refuse,
         Answer::Status(503),
         Answer::Stream(&["{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"code\":500,\"message\":\"etcd\"}}\n"]),
-        Answer::Stream(&["{\"type\":\"ADDED\",\"object\":{\"n\":1,\"metadata\":{\"resourceVersion\":\"6\"}}}\n"]),
-    ])
-    .await;
-    assert_eq!(requests, ["list cached", "list cached", "watch 5", "watch 5", "watch 5", "watch 5"]);
-    assert_eq!(told, "[ [ 1 ] Added 1");
+    ] {
+        let added =
+            Answer::Stream(&["{\"type\":\"ADDED\",\"object\":{\"n\":1,\"metadata\":{\"resourceVersion\":\"6\"}}}\n"]);
+        let (requests, told) = follow_script(vec![Answer::Json(LIST), away, added]).await;
+        assert_eq!(requests, ["list cached", "watch 5", "watch 5"]);
+        assert_eq!(told, "[ 1 ] Added 1");
+    }
+    let (requests, told) = follow_script(vec![Answer::Refuse, Answer::Json(LIST)]).await;
+    assert_eq!(requests, ["list cached", "list cached"]);
+    assert_eq!(told, "[ [ 1 ]");
 }
 
 #[tokio::test]
