@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 /// Sorted, duplicate-free key=value pairs. Cloning shares the pairs.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Labels(Arc<[(Arc<str>, Arc<str>)]>);
 
 impl Labels {
@@ -35,12 +35,6 @@ impl Labels {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
-    }
-}
-
-impl Default for Labels {
-    fn default() -> Self {
-        Self(Arc::default())
     }
 }
 
