@@ -19,12 +19,33 @@ use crate::model::Timestamp;
 /// Where a binding cycle stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Permit plugins hold it.
+    /// Permit plugins hold it, or have just let it go.
     Permit,
-    /// The PreBind plugin at this position is at work.
+    /// PreBind plugins are at work; the one at this position comes next.
     PreBind(usize),
-    /// The Bind plugin at this position is at work; extenders stand before position 0.
+    /// A Bind plugin is at work; the one at this position comes next. Extenders stand before position 0.
     Bind(usize),
+}
+
+/// A plugin at work for a pod.
+#[derive(Debug, Default)]
+struct Work {
+    /// Its position at the point.
+    at: usize,
+    /// Its effects that are out, and their results; it is called again when all are there.
+    outstanding: SmallVec<[(EffectId, Option<Result<(), EffectError>>); 1]>,
+    /// What it waits for instead.
+    waits_for: Option<(Vec<EventFilter>, Timestamp)>,
+}
+
+impl Work {
+    fn new(at: usize) -> Self {
+        Self { at, ..Self::default() }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.waits_for.is_none() && self.outstanding.iter().all(|(_, result)| result.is_some())
+    }
 }
 
 /// A pod on its way to its node.
@@ -34,12 +55,10 @@ pub(super) struct BindingCycle {
     entity: QueuedEntity,
     binding: Binding,
     stage: Stage,
-    /// The effects that are out, and their results; the step is called again when all are there.
-    outstanding: SmallVec<[(EffectId, Option<Result<(), EffectError>>); 1]>,
-    /// What the step waits for instead.
-    waits_for: Option<(Vec<EventFilter>, Timestamp)>,
-    /// PreBind plugins without work for this pod.
-    skips: SmallVec<[bool; 4]>,
+    /// The plugins at work: several only if they are PreBind plugins that allow it.
+    works: SmallVec<[Work; 1]>,
+    /// What each PreBind plugin has announced.
+    flights: SmallVec<[PreFlight; 4]>,
 }
 
 /// How a binding cycle ended.
@@ -50,24 +69,43 @@ enum End {
 
 impl BindingCycle {
     pub(super) fn new(profile: usize, entity: QueuedEntity, binding: Binding) -> Self {
-        Self {
-            profile,
-            entity,
-            binding,
-            stage: Stage::Permit,
-            outstanding: SmallVec::new(),
-            waits_for: None,
-            skips: SmallVec::new(),
-        }
+        Self { profile, entity, binding, stage: Stage::Permit, works: SmallVec::new(), flights: SmallVec::new() }
     }
 
     pub(super) fn uid(&self) -> &Arc<str> {
         &self.binding.pod.uid
     }
 
-    /// The events that the plugin at work waits for, and the time at which it is called anyway.
-    pub(super) fn waits_for(&self) -> Option<(&[EventFilter], Timestamp)> {
-        self.waits_for.as_ref().map(|(events, until)| (&**events, *until))
+    /// The events that each plugin at work waits for, and the time at which it is called anyway.
+    pub(super) fn waits_for(&self) -> impl Iterator<Item = (&[EventFilter], Timestamp)> {
+        self.works.iter().filter_map(|work| work.waits_for.as_ref()).map(|(events, until)| (&**events, *until))
+    }
+
+    /// Notes what came of an effect; whether the plugin that asked for it can go on.
+    fn finish(&mut self, id: EffectId, result: Result<(), EffectError>) -> bool {
+        let outstanding = |work: &mut Work| work.outstanding.iter().position(|(outstanding, _)| *outstanding == id);
+        let found = self.works.iter_mut().find_map(|work| outstanding(work).map(|at| (work, at)));
+        let Some((work, at)) = found else { return false };
+        work.outstanding[at].1 = Some(result);
+        work.is_ready()
+    }
+
+    /// The PreBind plugins that work next, from this position, at the same time; and the position after them.
+    /// Upstream: `getPreBindPluginGroups` (v1.36.2 framework/runtime/framework.go).
+    fn next_group(&self, from: usize) -> (SmallVec<[Work; 1]>, usize) {
+        let mut group = SmallVec::new();
+        for (at, flight) in self.flights.iter().enumerate().skip(from) {
+            match flight {
+                PreFlight::Skip => {}
+                PreFlight::Work { parallel: true } => group.push(Work::new(at)),
+                PreFlight::Work { parallel: false } if group.is_empty() => {
+                    group.push(Work::new(at));
+                    return (group, at + 1);
+                }
+                PreFlight::Work { parallel: false } => return (group, at),
+            }
+        }
+        (group, self.flights.len())
     }
 }
 
@@ -79,13 +117,13 @@ impl Scheduler {
         now: Timestamp,
     ) {
         match self.pre_flight(cycle.profile, &cycle.binding, now) {
-            Ok(skips) => cycle.skips = skips,
+            Ok(flights) => cycle.flights = flights,
             Err(error) => {
                 self.end_binding(cycle, End::Failed(Failure::error(error.to_string())), now);
                 return;
             }
         }
-        let has_work = cycle.skips.iter().any(|skips| !skips);
+        let has_work = cycle.flights.iter().any(|flight| *flight != PreFlight::Skip);
         if has_work || !waits.is_empty() {
             // Others may rely on the node while the pod is not bound yet.
             let nominated = NominatedNode::Set(Arc::clone(&cycle.binding.node_name));
@@ -105,10 +143,10 @@ impl Scheduler {
         profile: usize,
         binding: &Binding,
         now: Timestamp,
-    ) -> Result<SmallVec<[bool; 4]>, PluginError> {
+    ) -> Result<SmallVec<[PreFlight; 4]>, PluginError> {
         let world = self.world(now);
         let plugins = &self.profiles[profile].pre_bind;
-        plugins.iter().map(|plugin| Ok(plugin.pre_flight(binding, world)? == PreFlight::Skip)).collect()
+        plugins.iter().map(|plugin| plugin.pre_flight(binding, world)).collect()
     }
 
     fn world(&self, now: Timestamp) -> ClusterView<'_> {
@@ -133,30 +171,35 @@ impl Scheduler {
     }
 
     /// From here on the pod counts as scheduled for the queue; failures are errors, not rejections.
-    fn permitted(&mut self, mut cycle: Box<BindingCycle>, now: Timestamp) {
+    fn permitted(&mut self, cycle: Box<BindingCycle>, now: Timestamp) {
         self.queue.done(cycle.uid());
-        cycle.stage = Stage::PreBind(0);
         self.advance_binding(cycle, now);
     }
 
     /// Calls the plugins at work again whose time has come.
     pub(super) fn advance_timed_bindings(&mut self, now: Timestamp) {
         let due = self.bindings.due(now);
-        self.wake_bindings(due, now);
+        self.wake_bindings(due, |_, until| until <= now, now);
     }
 
     /// Calls the plugins at work that wait for such an event.
     pub(super) fn advance_bindings_on(&mut self, event: &ClusterEvent, now: Timestamp) {
         let due = self.bindings.due_on(event);
-        self.wake_bindings(due, now);
+        self.wake_bindings(due, |events, _| events.iter().any(|filter| filter.matches(event)), now);
     }
 
-    fn wake_bindings(&mut self, due: BTreeSet<Arc<str>>, now: Timestamp) {
+    fn wake_bindings(
+        &mut self,
+        due: BTreeSet<Arc<str>>,
+        is_due: impl Fn(&[EventFilter], Timestamp) -> bool,
+        now: Timestamp,
+    ) {
         for uid in due {
-            if let Some(mut cycle) = self.bindings.remove(&uid) {
-                cycle.waits_for = None;
-                self.advance_binding(cycle, now);
+            let Some(mut cycle) = self.bindings.remove(&uid) else { continue };
+            for work in &mut cycle.works {
+                work.waits_for.take_if(|(events, until)| is_due(events, *until));
             }
+            self.advance_binding(cycle, now);
         }
     }
 
@@ -164,16 +207,10 @@ impl Scheduler {
     pub fn handle_result(&mut self, id: EffectId, result: Result<(), EffectError>, now: Timestamp) {
         match self.origins.remove(&id) {
             Some(Origin::Binding { uid }) => {
-                let Some(cycle) = self.bindings.get_mut(&uid) else { return };
-                if let Some((_, slot)) = cycle.outstanding.iter_mut().find(|(outstanding, _)| *outstanding == id) {
-                    *slot = Some(result);
+                let goes_on = self.bindings.get_mut(&uid).is_some_and(|cycle| cycle.finish(id, result));
+                if goes_on && let Some(cycle) = self.bindings.remove(&uid) {
+                    self.advance_binding(cycle, now);
                 }
-                if cycle.outstanding.iter().any(|(_, result)| result.is_none()) {
-                    return;
-                }
-                let Some(mut cycle) = self.bindings.remove(&uid) else { return };
-                cycle.binding.results = cycle.outstanding.drain(..).filter_map(|(_, result)| result).collect();
-                self.advance_binding(cycle, now);
             }
             Some(Origin::PostFilter { preemptor, victim }) => {
                 if let (Ok(()), Some(victim)) = (&result, &victim) {
@@ -187,91 +224,99 @@ impl Scheduler {
         }
     }
 
-    /// Runs plugins until one of them has to wait, or the cycle ends.
+    /// Runs plugins until all at work have to wait, or the cycle ends.
     fn advance_binding(&mut self, mut cycle: Box<BindingCycle>, now: Timestamp) {
         loop {
-            match self.step(&mut cycle, now) {
-                Progress::Next => {}
-                Progress::Effects(kinds) => {
-                    cycle.outstanding.clear();
-                    for kind in kinds {
-                        let id = self.push_effect(cycle.profile, kind);
-                        cycle.outstanding.push((id, None));
-                        self.origins.insert(id, Origin::Binding { uid: Arc::clone(cycle.uid()) });
+            if cycle.works.is_empty()
+                && let Some(end) = self.next_work(&mut cycle)
+            {
+                return self.end_binding(cycle, end, now);
+            }
+            while let Some(at) = cycle.works.iter().position(Work::is_ready) {
+                match self.step(&mut cycle, at, now) {
+                    Progress::Again => {}
+                    Progress::Done => drop(cycle.works.remove(at)),
+                    Progress::Effects(kinds) => {
+                        for kind in kinds {
+                            let id = self.push_effect(cycle.profile, kind);
+                            cycle.works[at].outstanding.push((id, None));
+                            self.origins.insert(id, Origin::Binding { uid: Arc::clone(cycle.uid()) });
+                        }
                     }
-                    return self.bindings.insert(cycle);
+                    Progress::Wait(events, until) => cycle.works[at].waits_for = Some((events, until)),
+                    Progress::End(end) => return self.end_binding(cycle, end, now),
                 }
-                Progress::Wait(events, until) => {
-                    cycle.waits_for = Some((events, until));
-                    return self.bindings.insert(cycle);
-                }
-                Progress::End(end) => return self.end_binding(cycle, end, now),
+            }
+            if !cycle.works.is_empty() {
+                return self.bindings.insert(cycle);
             }
         }
     }
 
-    fn step(&self, cycle: &mut BindingCycle, now: Timestamp) -> Progress {
+    /// Puts those to work whose turn it is now that nobody is at work. An end if there is nobody, or an extender has bound.
+    fn next_work(&self, cycle: &mut BindingCycle) -> Option<End> {
+        match cycle.stage {
+            Stage::Permit => cycle.stage = Stage::PreBind(0),
+            Stage::PreBind(next) => {
+                let (group, next) = cycle.next_group(next);
+                if group.is_empty() {
+                    cycle.stage = Stage::Bind(0);
+                    return self.extender_binds(cycle);
+                }
+                (cycle.works, cycle.stage) = (group, Stage::PreBind(next));
+            }
+            Stage::Bind(next) if next < self.profiles[cycle.profile].bind.len() => {
+                cycle.works.push(Work::new(next));
+                cycle.stage = Stage::Bind(next + 1);
+            }
+            Stage::Bind(_) => {
+                let message = "no Bind plugin binds the pod: every one skipped it".to_owned();
+                return Some(End::Failed(Failure::error(message)));
+            }
+        }
+        None
+    }
+
+    /// One step of the plugin at work at this position of the list.
+    fn step(&self, cycle: &mut BindingCycle, at: usize, now: Timestamp) -> Progress {
         let world = self.world(now);
         let profile = &self.profiles[cycle.profile];
         let failed = |point: &str, name: &str, error: &PluginError| {
             Progress::End(End::Failed(Failure::error(format!("running {point} plugin {name:?}: {error}"))))
         };
-        match cycle.stage {
-            Stage::Permit => Progress::Wait(Vec::new(), Timestamp(i64::MAX)),
-            Stage::PreBind(at) => {
-                let Some(plugin) = profile.pre_bind.get(at) else {
-                    cycle.stage = Stage::Bind(0);
-                    return self.extender_binds(cycle).unwrap_or(Progress::Next);
-                };
-                if cycle.skips.get(at).copied().unwrap_or(false) {
-                    cycle.stage = Stage::PreBind(at + 1);
-                    return Progress::Next;
-                }
-                let step = plugin.pre_bind(&mut cycle.binding, world);
-                cycle.binding.results.clear();
-                match step {
-                    Ok(Step::Done) => {
-                        cycle.stage = Stage::PreBind(at + 1);
-                        Progress::Next
-                    }
-                    Ok(Step::Do(kinds)) if !kinds.is_empty() => Progress::Effects(kinds),
-                    Ok(Step::Do(_)) => Progress::Next,
-                    Ok(Step::Wait { events, until }) => Progress::Wait(events, until),
-                    Ok(Step::Reject(reasons)) => {
-                        failed("PreBind", plugin.name(), &PluginError::new(reasons.join(", ")))
-                    }
-                    Err(error) => failed("PreBind", plugin.name(), &error),
-                }
-            }
-            Stage::Bind(at) => {
-                let Some(plugin) = profile.bind.get(at) else {
-                    let message = "no Bind plugin binds the pod: every one skipped it".to_owned();
-                    return Progress::End(End::Failed(Failure::error(message)));
-                };
-                let step = plugin.bind(&mut cycle.binding, world);
-                cycle.binding.results.clear();
-                match step {
-                    Ok(BindStep::Done) => Progress::End(End::Bound),
-                    Ok(BindStep::Skip) => {
-                        cycle.stage = Stage::Bind(at + 1);
-                        Progress::Next
-                    }
-                    Ok(BindStep::Do(kinds)) if !kinds.is_empty() => Progress::Effects(kinds),
-                    Ok(BindStep::Do(_)) => Progress::Next,
-                    Err(error) => failed("Bind", plugin.name(), &error),
-                }
-            }
+        let work = &mut cycle.works[at];
+        let at = work.at;
+        cycle.binding.results.clear();
+        cycle.binding.results.extend(work.outstanding.drain(..).filter_map(|(_, result)| result));
+        if matches!(cycle.stage, Stage::Bind(_)) {
+            let plugin = &profile.bind[at];
+            return match plugin.bind(&mut cycle.binding, world) {
+                Ok(BindStep::Done) => Progress::End(End::Bound),
+                Ok(BindStep::Skip) => Progress::Done,
+                Ok(BindStep::Do(kinds)) if !kinds.is_empty() => Progress::Effects(kinds),
+                Ok(BindStep::Do(_)) => Progress::Again,
+                Err(error) => failed("Bind", plugin.name(), &error),
+            };
+        }
+        let plugin = &profile.pre_bind[at];
+        match plugin.pre_bind(&mut cycle.binding, world) {
+            Ok(Step::Done) => Progress::Done,
+            Ok(Step::Do(kinds)) if !kinds.is_empty() => Progress::Effects(kinds),
+            Ok(Step::Do(_)) => Progress::Again,
+            Ok(Step::Wait { events, until }) => Progress::Wait(events, until),
+            Ok(Step::Reject(reasons)) => failed("PreBind", plugin.name(), &PluginError::new(reasons.join(", "))),
+            Err(error) => failed("PreBind", plugin.name(), &error),
         }
     }
 
     /// The first extender that binds does so instead of the plugins. Upstream: `extendersBinding`.
-    fn extender_binds(&self, cycle: &BindingCycle) -> Option<Progress> {
+    fn extender_binds(&self, cycle: &BindingCycle) -> Option<End> {
         let pod = &*cycle.binding.pod;
         for extender in self.extenders.iter().filter(|e| e.is_binder() && e.is_interested(pod)) {
             match extender.bind(pod, &cycle.binding.node_name) {
-                Ok(()) => return Some(Progress::End(End::Bound)),
+                Ok(()) => return Some(End::Bound),
                 Err(_) if extender.is_ignorable() => {}
-                Err(error) => return Some(Progress::End(End::Failed(Failure::error(error.to_string())))),
+                Err(error) => return Some(End::Failed(Failure::error(error.to_string()))),
             }
         }
         None
@@ -303,6 +348,10 @@ impl Scheduler {
                 }
             }
             End::Failed(failure) => {
+                // What its plugins asked for may still be under way; nobody waits for it any more.
+                for (id, _) in cycle.works.iter().flat_map(|work| &work.outstanding) {
+                    self.origins.remove(id);
+                }
                 self.unreserve_and_forget(profile, &mut cycle.binding, now);
                 let pod = Arc::clone(&cycle.binding.pod);
                 let event = assigned_pod_deleted(placed(&pod, &cycle.binding.node_name));
@@ -330,10 +379,6 @@ impl Scheduler {
         };
         self.waiting.remove(uid);
         let Some(cycle) = self.bindings.remove(uid) else { return false };
-        // What its PreBind plugins asked for may still be under way; nobody waits for it any more.
-        for (id, _) in &cycle.outstanding {
-            self.origins.remove(id);
-        }
         self.end_binding(cycle, End::Failed(Failure::error(message)), now);
         true
     }
@@ -352,7 +397,8 @@ impl Scheduler {
 
 /// What a step of a binding cycle leads to.
 enum Progress {
-    Next,
+    Again,
+    Done,
     Effects(Vec<EffectKind>),
     Wait(Vec<EventFilter>, Timestamp),
     End(End),

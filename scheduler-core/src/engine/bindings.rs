@@ -25,7 +25,7 @@ impl Bindings {
 
     pub(super) fn insert(&mut self, cycle: Box<BindingCycle>) {
         let uid = Arc::clone(cycle.uid());
-        if let Some((events, until)) = cycle.waits_for() {
+        for (events, until) in cycle.waits_for() {
             self.by_time.insert((until, Arc::clone(&uid)));
             for filter in events {
                 self.by_resource.entry(filter.resource).or_default().insert(Arc::clone(&uid));
@@ -45,7 +45,7 @@ impl Bindings {
 
     pub(super) fn remove(&mut self, uid: &str) -> Option<Box<BindingCycle>> {
         let cycle = self.by_uid.remove(uid)?;
-        if let Some((events, until)) = cycle.waits_for() {
+        for (events, until) in cycle.waits_for() {
             self.by_time.remove(&(until, Arc::clone(cycle.uid())));
             for filter in events {
                 if let Some(waiting) = self.by_resource.get_mut(&filter.resource) {
@@ -73,8 +73,8 @@ impl Bindings {
     pub(super) fn due_on(&self, event: &ClusterEvent) -> BTreeSet<Arc<str>> {
         let waiting = self.by_resource.iter().filter(|(resource, _)| resource.covers(event.resource));
         let awaits = |uid: &&Arc<str>| {
-            let waits_for = self.by_uid.get(&***uid).and_then(|cycle| cycle.waits_for());
-            waits_for.is_some_and(|(events, _)| events.iter().any(|filter| filter.matches(event)))
+            let mut filters = self.by_uid.get(&***uid).into_iter().flat_map(|cycle| cycle.waits_for());
+            filters.any(|(events, _)| events.iter().any(|filter| filter.matches(event)))
         };
         waiting.flat_map(|(_, uids)| uids).filter(awaits).cloned().collect()
     }

@@ -98,6 +98,7 @@
 //! | the node is nominated before work of PreBind or a wait in Permit, and only then | nomination::a_wait_in_permit_nominates_the_node_and_its_end_clears_it |
 //! | a pod that waits for its volume is nominated and has no condition | nomination::a_pod_that_waits_for_its_volume_is_nominated_and_has_no_condition |
 //! | a victim that waits in Permit goes back to the queue and is not deleted | preemption::a_victim_in_permit_gives_way_in_memory |
+//! | PreBind plugins that allow it work at the same time | pre_bind::plugins_that_allow_it_work_at_the_same_time |
 //! | victims hear for which pod, by UID, they went | preemption::a_victim_is_told_who_preempted_it |
 //! | a nomination does not hold a ReadWriteOncePod claim | preemption::a_nomination_does_not_hold_a_read_write_once_pod_claim |
 //! | deleting an assumed pod frees its node at once | queue::a_pod_deleted_on_its_way_frees_its_node |
@@ -113,6 +114,7 @@ mod cycle;
 mod extender;
 mod host;
 mod nomination;
+mod pre_bind;
 mod preemption;
 mod queue;
 mod retries;
