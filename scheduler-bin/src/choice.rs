@@ -6,6 +6,7 @@ use scheduler_core::engine::{Attempt, DecisionRecord, NodeVerdict, Outcome};
 use serde_json::{Value, json};
 
 use crate::columns::align;
+use crate::explain::Verdicts;
 
 /// Most node columns of a score table; the best ones are shown.
 const MAX_COLUMNS: usize = 6;
@@ -23,6 +24,8 @@ pub(crate) struct Choice {
     node: Option<String>,
     /// All nodes.
     nodes: Vec<String>,
+    /// How many of them fit; `None` if the search ended before that was known of each.
+    n_fit: Option<usize>,
     /// Why nodes were filtered out.
     filtered: Vec<Filtered>,
     /// Weighted scores of the nodes that fit.
@@ -72,6 +75,7 @@ impl Choice {
 
     fn take(&mut self, record: &DecisionRecord) {
         self.nodes = record.nodes.iter().map(ToString::to_string).collect();
+        self.n_fit = Some(record.verdicts.iter().filter(|verdict| **verdict == NodeVerdict::Feasible).count());
         for (node, verdict) in record.nodes.iter().zip(&record.verdicts) {
             if let NodeVerdict::Rejected { plugin, reasons, .. } = verdict {
                 let reasons = reasons.iter().map(ToString::to_string).collect();
@@ -89,6 +93,21 @@ impl Choice {
         self.totals.sort_by(|(a, left), (b, right)| right.cmp(left).then_with(|| a.cmp(b)));
     }
 
+    /// Adds why nodes were left out that the scheduler did not look at one by one.
+    pub(crate) fn add_verdicts(&mut self, verdicts: &Verdicts) {
+        for (node, plugins) in &verdicts.nodes {
+            let known = self.filtered.iter().any(|filtered| filtered.node == *node);
+            if let Some((plugin, reasons)) = plugins.first_key_value().filter(|_| !known) {
+                self.filtered.push(Filtered { node: node.clone(), plugin: plugin.clone(), reasons: reasons.clone() });
+            }
+        }
+    }
+
+    /// How many nodes fit.
+    fn n_fit(&self) -> usize {
+        self.n_fit.unwrap_or_else(|| self.nodes.len().saturating_sub(self.filtered.len()))
+    }
+
     /// Where the pod goes, if anywhere.
     pub(crate) fn node(&self) -> Option<&str> {
         self.node.as_deref()
@@ -103,7 +122,7 @@ impl Choice {
     /// The attempt as steps of the story: stage and what was done.
     #[cfg(feature = "offline-cluster")]
     pub(crate) fn steps(&self) -> Vec<(&'static str, String)> {
-        let n_fit = self.nodes.len().saturating_sub(self.filtered.len());
+        let n_fit = self.n_fit();
         let mut filter = format!("{n_fit} of {} nodes fit", self.nodes.len());
         if !self.filtered.is_empty() {
             let _ = write!(filter, ": {}", self.rejections().join("; "));
@@ -174,7 +193,7 @@ impl Choice {
 
     /// A paragraph and a table of scores.
     pub(crate) fn text(&self) -> String {
-        let n_fit = self.nodes.len().saturating_sub(self.filtered.len());
+        let n_fit = self.n_fit();
         let mut text = match &self.node {
             Some(node) => {
                 format!("  {} → {node}{} ({n_fit} of {} nodes fit)\n", self.pod, self.tie(), self.nodes.len())
@@ -258,6 +277,7 @@ mod tests {
             uid: "u".into(),
             node: Some("b".into()),
             nodes: ["a", "b", "c", "d"].map(str::to_owned).into(),
+            n_fit: Some(2),
             filtered: vec![rejected("c"), rejected("d")],
             scores: vec![
                 PluginScores {
@@ -295,6 +315,18 @@ mod tests {
         ] {
             assert_eq!(choice.why_not(node).as_deref(), want, "{node}");
         }
+    }
+
+    #[test]
+    fn nodes_that_were_not_looked_at_get_their_reason() {
+        let mut choice = Choice { filtered: Vec::new(), n_fit: Some(1), ..choice() };
+        let mut verdicts = Verdicts::default();
+        let against = |plugin: &str, why: &str| [(plugin.to_owned(), vec![why.to_owned()])].into();
+        verdicts.nodes.insert("c".to_owned(), against("NodeAffinity", "wrong name"));
+        verdicts.nodes.insert("a".to_owned(), std::collections::BTreeMap::new());
+        choice.add_verdicts(&verdicts);
+        assert_eq!(choice.why_not("c").as_deref(), Some("filtered out by NodeAffinity: wrong name"));
+        assert!(choice.text().starts_with("  web → b (1 of 4 nodes fit)\n    filtered out: c wrong name"));
     }
 
     #[cfg(feature = "offline-cluster")]

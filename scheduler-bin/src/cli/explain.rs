@@ -31,7 +31,8 @@ const MAX_NODES: usize = 12;
     after_help = format!("Examples:\n  plimsoll explain big\n  plimsoll explain web-5d9c-x2x7q -n shop --why-not node-b\n  kubectl get nodes,pods -A -o yaml > dump.yaml && plimsoll explain big --from dump.yaml\n  plimsoll explain big --record today.jsonl\n\n{EXIT_CODES}")
 )]
 pub(crate) struct Explain {
-    /// Name of the pod, also as pod/NAME; the beginning of a name is enough where only one pod has it.
+    /// Name of the pod, also as pod/NAME; the beginning of a name is enough where only one pod, or only replicas of
+    /// one owner, begin so.
     #[arg(value_parser = |text: &str| name_of(text, &["pod", "pods", "po"]))]
     pod: String,
 
@@ -75,6 +76,8 @@ struct Answer {
     choice: Choice,
     verdicts: Option<Verdicts>,
     remedies: Vec<Remedy>,
+    /// Whether the node of `--why-not` exists.
+    knows_node: bool,
 }
 
 impl Explain {
@@ -88,7 +91,6 @@ impl Explain {
             None => None,
             Some(node) => Some(
                 answer
-                    .choice
                     .why_not(node)
                     .ok_or_else(|| Failure::bad_input(format_args!("no node {node} in this cluster")))?,
             ),
@@ -128,13 +130,15 @@ impl Explain {
         let choice = Choice::new(&attempt);
         let pod = Arc::clone(&attempt.pod);
         if choice.node().is_some() {
-            return Ok(Answer { pod, choice, verdicts: None, remedies: Vec::new() });
+            let knows_node = self.knows_node(&scheduler);
+            return Ok(Answer { pod, choice, verdicts: None, remedies: Vec::new(), knows_node });
         }
         scheduler.handle(Change::Deleted(Object::Pod(Arc::clone(&pod))), now);
         let mut what_if = WhatIf::new(&mut scheduler, now);
         let verdicts = what_if.examine(&pod).map(|examination| Verdicts::new(&examination));
         let remedies = what_if.remedies(&pod);
-        Ok(Answer { pod, choice, verdicts, remedies })
+        let knows_node = self.knows_node(&scheduler);
+        Ok(Answer { pod, choice, verdicts, remedies, knows_node })
     }
 
     /// Plays what manifests bring, then looks at the pod.
@@ -189,7 +193,9 @@ impl Explain {
             if let Some(there) = on_nodes.iter().find(|other| other.uid == pod.uid) {
                 let (_, choice) =
                     tried.into_iter().find(|(other, _)| other.uid == pod.uid).ok_or_else(|| self.nobody())?;
-                return Ok(Answer { pod: Arc::clone(there), choice, verdicts: None, remedies: Vec::new() });
+                let knows_node = self.knows_node(&scheduler);
+                let pod = Arc::clone(there);
+                return Ok(Answer { pod, choice, verdicts: None, remedies: Vec::new(), knows_node });
             }
             return self.look(&pod, &mut scheduler, now, &pool);
         };
@@ -226,17 +232,20 @@ impl Explain {
             Vec::new()
         };
         scheduler.handle(Change::Applied(Object::Pod(Arc::clone(&free))), now);
+        let knows_node = self.knows_node(scheduler);
         let attempt = scheduler.schedule_pod(&free.uid, now, pool).ok_or_else(unserved)?;
-        Ok(Answer {
-            pod: Arc::clone(pod),
-            choice: Choice::new(&attempt),
-            verdicts: Some(Verdicts::new(&examination)),
-            remedies,
-        })
+        let verdicts = Verdicts::new(&examination);
+        let mut choice = Choice::new(&attempt);
+        choice.add_verdicts(&verdicts);
+        Ok(Answer { pod: Arc::clone(pod), choice, verdicts: Some(verdicts), remedies, knows_node })
     }
 
     fn names(&self, pod: &Pod) -> bool {
-        *pod.namespace == *self.namespace && (*pod.name == *self.pod || pod.name.starts_with(&format!("{}-", self.pod)))
+        *pod.namespace == *self.namespace && pod.name.starts_with(&self.pod)
+    }
+
+    fn knows_node(&self, scheduler: &Scheduler) -> bool {
+        self.why_not.as_deref().is_none_or(|node| scheduler.cache().snapshot().find(node).is_some())
     }
 
     /// The pod of this name, or the only one whose name begins so.
@@ -284,6 +293,15 @@ fn script(arriving: &[Arriving]) -> Script<'_> {
 }
 
 impl Answer {
+    /// What keeps the pod off a node; `None` if there is no such node.
+    fn why_not(&self, node: &str) -> Option<String> {
+        let whole = self.verdicts.as_ref().and_then(|verdicts| verdicts.whole.as_ref());
+        match whole.filter(|_| self.knows_node) {
+            Some((plugin, reasons)) => Some(format!("it fits on no node: {} ({plugin})", reasons.join(", "))),
+            None => self.choice.why_not(node),
+        }
+    }
+
     fn to_json(&self, why_not: Option<&str>) -> Value {
         let mut document = self.choice.to_json();
         document["apiVersion"] = json!(crate::report::API_VERSION);
