@@ -109,18 +109,32 @@ fn job_at(cron_job: &CronJob, spec: &CronJobSpec, at: Timestamp, zone: &TimeZone
 }
 
 impl CronJobController {
-    /// Brings status.active in line with the Jobs. Upstream: cronjob_controllerv2.go v1.36.2 `syncCronJob`, first part.
-    fn note_jobs(&self, cron_job: &mut CronJob, jobs: &[Arc<Job>]) {
+    /// Brings status.active in line with the Jobs. What the watches have not brought yet is asked for.
+    /// Upstream: cronjob_controllerv2.go v1.36.2 `syncCronJob`, first part.
+    async fn note_jobs(&self, key: &ObjectKey, cron_job: &mut CronJob, jobs: &[Arc<Job>]) -> Result<(), SyncError> {
         let reported = cron_job.clone();
-        let status = cron_job.status.get_or_insert_default();
-        let active = status.active.get_or_insert_default();
+        let lists = |cron_job: &CronJob, job: &Job| {
+            let active = cron_job.status.as_ref().and_then(|status| status.active.as_ref());
+            active.into_iter().flatten().any(|reference| reference.uid == job.metadata.uid)
+        };
         for job in jobs {
             let name = job.metadata.name.as_deref().unwrap_or_default();
-            let listed = active.iter().position(|reference| reference.uid == job.metadata.uid);
-            match (ended(job), listed) {
-                (Some(condition), listed) => {
-                    if let Some(i) = listed {
-                        active.remove(i);
+            match ended(job) {
+                None if !lists(cron_job, job) => {
+                    let current: Option<CronJob> = self.api.get(key).await?;
+                    if let Some(current) = current.filter(|current| lists(current, job)) {
+                        *cron_job = current;
+                        continue;
+                    }
+                    let message = format!("Saw a job that the controller did not create or forgot: {name}");
+                    self.recorder.event(&reported, WARNING, "UnexpectedJob", message);
+                }
+                None => {}
+                Some(condition) => {
+                    let was_listed = lists(cron_job, job);
+                    let status = cron_job.status.get_or_insert_default();
+                    if was_listed {
+                        status.active.iter_mut().for_each(|active| active.retain(|r| r.uid != job.metadata.uid));
                         let message = format!("Saw completed job: {name}, condition: {condition}");
                         self.recorder.event(&reported, NORMAL, "SawCompletedJob", message);
                     }
@@ -129,24 +143,27 @@ impl CronJobController {
                         status.last_successful_time = completed;
                     }
                 }
-                (None, None) => {
-                    let message = format!("Saw a job that the controller did not create or forgot: {name}");
-                    self.recorder.event(&reported, WARNING, "UnexpectedJob", message);
-                }
-                (None, Some(_)) => {}
             }
         }
-        active.retain(|reference| {
-            let there = jobs.iter().any(|job| job.metadata.uid == reference.uid);
-            if !there {
-                let message = format!("Active job went missing: {}", reference.name.as_deref().unwrap_or_default());
+        let status = cron_job.status.get_or_insert_default();
+        let mut there = Vec::new();
+        for reference in status.active.take().unwrap_or_default() {
+            let known = jobs.iter().any(|job| job.metadata.uid == reference.uid);
+            let name = reference.name.clone().unwrap_or_default();
+            if known || self.has_job(key, &name, reference.uid.as_deref()).await? {
+                there.push(reference);
+            } else {
+                let message = format!("Active job went missing: {name}");
                 self.recorder.event(&reported, NORMAL, "MissingJob", message);
             }
-            there
-        });
-        if active.is_empty() {
-            status.active = None;
         }
+        status.active = (!there.is_empty()).then_some(there);
+        Ok(())
+    }
+
+    async fn has_job(&self, key: &ObjectKey, name: &str, uid: Option<&str>) -> Result<bool, SyncError> {
+        let job: Option<Job> = self.api.get(&ObjectKey { namespace: key.namespace.clone(), name: name.into() }).await?;
+        Ok(job.is_some_and(|job| job.metadata.uid.as_deref() == uid))
     }
 
     /// Makes the Job that is due, if any; answers how long to wait for the next.
@@ -298,7 +315,7 @@ impl Reconcile for CronJobController {
         let jobs: Vec<Arc<Job>> =
             jobs.into_iter().filter(|job| is_controlled_by(&job.metadata, original.as_ref())).collect();
         let mut cron_job = original.as_ref().clone();
-        self.note_jobs(&mut cron_job, &jobs);
+        self.note_jobs(key, &mut cron_job, &jobs).await?;
         let suspended = original.spec.suspend == Some(true) || original.metadata.deletion_timestamp.is_some();
         let fired = if suspended { Ok(None) } else { self.fire(key, &mut cron_job, &jobs).await };
         if cron_job.status != original.status

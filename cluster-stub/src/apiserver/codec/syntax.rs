@@ -2,9 +2,12 @@
 //!
 //! Upstream: Go `encoding/json` `scanner.go`.
 
+/// Levels of objects and lists that are read. Go reads 10 000; nothing that an API server takes is nearly as deep.
+const MAX_DEPTH: usize = 128;
+
 /// The fault of a text; `unexpected end of JSON input` also for an empty one.
 pub fn fault(text: &[u8]) -> String {
-    let mut scanner = Scanner { rest: text };
+    let mut scanner = Scanner { rest: text, depth: 0 };
     match scanner.value().and_then(|()| scanner.end()) {
         Ok(()) => "invalid JSON".to_string(),
         Err(fault) => fault,
@@ -13,6 +16,7 @@ pub fn fault(text: &[u8]) -> String {
 
 struct Scanner<'a> {
     rest: &'a [u8],
+    depth: usize,
 }
 
 type Scan = Result<(), String>;
@@ -56,8 +60,8 @@ impl Scanner<'_> {
 
     fn value(&mut self) -> Scan {
         match self.peek() {
-            Some(b'{') => self.object(),
-            Some(b'[') => self.array(),
+            Some(b'{') => self.within(Self::object),
+            Some(b'[') => self.within(Self::array),
             Some(b'"') => self.string(),
             Some(b't') => self.literal("true"),
             Some(b'f') => self.literal("false"),
@@ -65,6 +69,17 @@ impl Scanner<'_> {
             Some(b'-' | b'0'..=b'9') => self.number(),
             _ => Err(self.unexpected("looking for beginning of value")),
         }
+    }
+
+    /// One level deeper.
+    fn within(&mut self, read: fn(&mut Self) -> Scan) -> Scan {
+        if self.depth == MAX_DEPTH {
+            return Err(format!("exceeded max depth: more than {MAX_DEPTH} levels"));
+        }
+        self.depth += 1;
+        read(self)?;
+        self.depth -= 1;
+        Ok(())
     }
 
     fn object(&mut self) -> Scan {
@@ -190,6 +205,15 @@ impl Scanner<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_deep_text_is_refused_before_the_stack_ends() {
+        for (open, close) in [("{\"a\":", "}"), ("[", "]")] {
+            let deep = |levels: usize| open.repeat(levels) + "1" + &close.repeat(levels);
+            assert_eq!(fault(deep(MAX_DEPTH).as_bytes()), "invalid JSON", "it can be scanned");
+            assert_eq!(fault(deep(1_000_000).as_bytes()), "exceeded max depth: more than 128 levels");
+        }
+    }
 
     #[test]
     fn faults_have_gos_words() {

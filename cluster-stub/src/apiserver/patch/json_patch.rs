@@ -1,11 +1,17 @@
 //! JSON patch, RFC 6902.
 
+use std::io;
+
+use json_patch::PatchOperation;
 use serde_json::Value;
 
 use super::PatchError;
 
 /// Operations in one patch at most. Upstream: `maxJSONPatchOperations`.
 const MAX_OPERATIONS: usize = 10_000;
+
+/// Bytes that the copies of one patch may add to the object. Upstream: `JSONPatchMaxCopyBytes` (v1.36.2 apiserver server/config.go).
+const MAX_COPIED: usize = 3 * 1024 * 1024;
 
 /// A JSON patch that was read.
 #[derive(Clone, Debug)]
@@ -33,15 +39,63 @@ impl JsonPatch {
     /// [`PatchError::Operation`] for the first operation that does not fit.
     pub fn apply(&self, target: &Value) -> Result<Value, PatchError> {
         let mut object = target.clone();
-        json_patch::patch(&mut object, &self.0).map_err(|error| PatchError::Operation(error.to_string()))?;
+        let mut copied = 0;
+        for (at, operation) in self.0.iter().enumerate() {
+            if let PatchOperation::Copy(copy) = operation
+                && let Ok(value) = copy.from.resolve(&object)
+            {
+                copied += size(value);
+                if copied > MAX_COPIED {
+                    return Err(PatchError::Operation(format!(
+                        "operation '/{at}': the copies of the patch add {copied} bytes, more than the limit of {MAX_COPIED}"
+                    )));
+                }
+            }
+            json_patch::patch(&mut object, std::slice::from_ref(operation)).map_err(|mut error| {
+                error.operation = at;
+                PatchError::Operation(error.to_string())
+            })?;
+        }
         Ok(object)
     }
+}
+
+/// Bytes of the value as JSON.
+fn size(value: &Value) -> usize {
+    struct Count(usize);
+
+    impl io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let mut count = Count(0);
+    // Neither a value nor counting can fail.
+    let _ = serde_json::to_writer(&mut count, value);
+    count.0
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn copies_that_double_the_object_are_stopped() {
+        let mut operations = vec![json!({"op": "add", "path": "/data", "value": {"a": "x".repeat(1000)}})];
+        operations.extend((0..40).map(|at| json!({"op": "copy", "from": "/data", "path": format!("/data/n{at}")})));
+        let patch = JsonPatch::parse(json!(operations).to_string().as_bytes()).expect("it is a patch");
+        let error = patch.apply(&json!({})).expect_err("2^40 kB").to_string();
+        assert!(error.starts_with("operation '/12': the copies of the patch add "), "{error}");
+        let patch = JsonPatch::parse(json!(operations[..8]).to_string().as_bytes()).expect("it is a patch");
+        assert!(patch.apply(&json!({})).is_ok());
+    }
 
     #[test]
     fn operations_apply_in_order_or_not_at_all() {
