@@ -8,6 +8,8 @@ use cluster_stub::apiserver::authn::UserInfo;
 use cluster_stub::cluster::{Cluster, ClusterOptions, StartError};
 use cluster_stub::story::Story;
 use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::{ListParams, PostParams};
 use scheduler_core::config::KubeSchedulerConfiguration;
 use scheduler_core::framework::Registry;
 
@@ -15,6 +17,9 @@ use crate::live::{LiveError, LiveScheduler, Observer, Options};
 
 /// The user that the scheduler's requests come from; bootstrap roles are bound to it.
 const SCHEDULER_USER: &str = "system:kube-scheduler";
+
+/// Nodes that are tried before the start; those of flags are all alike.
+const MAX_TRIED: usize = 100;
 
 /// What to start.
 pub(crate) struct OfflineOptions {
@@ -47,6 +52,17 @@ pub(crate) enum OfflineError {
     /// The scheduler.
     #[error(transparent)]
     Scheduler(#[from] LiveError),
+    /// The API server refuses a node.
+    #[error("node {name:?}: {message}")]
+    Node {
+        /// Its name.
+        name: String,
+        /// What the API server says.
+        message: String,
+    },
+    /// The nodes cannot be listed.
+    #[error("cannot list the nodes: {0}")]
+    Nodes(kube::Error),
     /// The kubeconfig cannot be written.
     #[error("cannot write the kubeconfig {path}: {source}")]
     Kubeconfig {
@@ -70,6 +86,7 @@ impl Offline {
     /// # Errors
     /// See [`OfflineError`].
     pub(crate) async fn start(registry: &Registry, options: OfflineOptions) -> Result<Self, OfflineError> {
+        let asked_for: Vec<Node> = options.nodes.iter().take(MAX_TRIED).cloned().collect();
         let mut cluster = Cluster::start(ClusterOptions {
             data_dir: options.data_dir,
             bind_address: options.address,
@@ -80,6 +97,10 @@ impl Offline {
             ..ClusterOptions::default()
         })
         .await?;
+        if let Err(refused) = would_be_taken(cluster.client(admin()), &asked_for).await {
+            cluster.shutdown().await;
+            return Err(refused);
+        }
         let scheduler = match options.scheduler {
             None => None,
             Some(configuration) => {
@@ -102,6 +123,18 @@ impl Offline {
         Ok(Self { cluster, scheduler })
     }
 
+    /// The nodes that there are, sorted.
+    ///
+    /// # Errors
+    /// The API server does not answer.
+    pub(crate) async fn node_names(&self) -> Result<Vec<String>, OfflineError> {
+        let nodes: Api<Node> = Api::all(self.cluster.client(admin()));
+        let list = nodes.list_metadata(&ListParams::default()).await.map_err(OfflineError::Nodes)?;
+        let mut names: Vec<String> = list.items.into_iter().filter_map(|node| node.metadata.name).collect();
+        names.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
+        Ok(names)
+    }
+
     /// Waits until the scheduler fails; for ever without one.
     pub(crate) async fn scheduler_ended(&mut self) -> LiveError {
         match &mut self.scheduler {
@@ -117,6 +150,26 @@ impl Offline {
         }
         self.cluster.shutdown().await;
     }
+}
+
+fn admin() -> UserInfo {
+    UserInfo::authenticated("system:admin", ["system:masters"])
+}
+
+/// Whether the API server would take these nodes: a kubelet tries for ever, and nobody hears why.
+async fn would_be_taken(client: kube::Client, nodes: &[Node]) -> Result<(), OfflineError> {
+    let api: Api<Node> = Api::all(client);
+    let tries = PostParams { dry_run: true, ..PostParams::default() };
+    for node in nodes {
+        match api.create(&tries, node).await {
+            Err(kube::Error::Api(status)) if status.code != 409 => {
+                let name = node.metadata.name.clone().unwrap_or_default();
+                return Err(OfflineError::Node { name, message: status.message });
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Writes `text` so that only its owner can read it.

@@ -43,7 +43,7 @@ impl Demo {
         let documents = self.documents()?;
         let options = demo::Options {
             documents,
-            nodes: self.nodes.to_nodes()?,
+            nodes: self.nodes.to_nodes(3)?,
             timeout: self.timeout,
             json: self.output == Output::Json,
         };

@@ -14,7 +14,7 @@ mod source;
 mod up;
 
 use std::fmt;
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
@@ -133,7 +133,11 @@ fn start_logging(verbose: u8) {
         _ => "debug,hyper=info,rustls=info,h2=info,tower=info",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        .init();
 }
 
 fn execute(command: Command, registry: Registry) -> Result<(), Failure> {

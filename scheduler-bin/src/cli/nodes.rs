@@ -13,14 +13,17 @@ use crate::manifest;
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
+/// Most nodes of one cluster: each takes some kilobytes and a heartbeat.
+const MAX_NODES: u64 = 100_000;
 const REGION: &str = "topology.kubernetes.io/region";
 
 /// Which nodes the offline cluster starts with.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct NodeFlags {
-    /// How many nodes, or a file of Node objects; 0 starts empty.
-    #[arg(long, value_name = "N|FILE", default_value = "3", help_heading = "Nodes")]
-    nodes: String,
+    /// How many nodes, or a file of Node objects; 0 starts empty. Default: 3, and none beside those that a data directory
+    /// holds.
+    #[arg(long, value_name = "N|FILE", help_heading = "Nodes")]
+    nodes: Option<String>,
 
     /// CPU of each node.
     #[arg(long, value_name = "QUANTITY", default_value = "4", value_parser = quantity, help_heading = "Nodes")]
@@ -58,14 +61,18 @@ pub(crate) struct NodeFlags {
 }
 
 impl NodeFlags {
-    /// The Node objects.
+    /// The Node objects; so many when nothing is said.
     ///
     /// # Errors
     /// `--nodes` is neither a number nor a file of Node objects.
-    pub(crate) fn to_nodes(&self) -> Result<Vec<Node>, Failure> {
-        match self.nodes.parse::<usize>() {
-            Ok(n_nodes) => Ok((0..n_nodes).map(|index| self.node(index)).collect()),
-            Err(_) => self.read_file(),
+    pub(crate) fn to_nodes(&self, n_default: usize) -> Result<Vec<Node>, Failure> {
+        let Some(nodes) = &self.nodes else { return Ok((0..n_default).map(|index| self.node(index)).collect()) };
+        match nodes.parse::<u64>() {
+            Ok(n_nodes) if n_nodes > MAX_NODES => {
+                Err(Failure::bad_input(format_args!("--nodes {n_nodes}: expected at most {MAX_NODES} simulated nodes")))
+            }
+            Ok(n_nodes) => Ok((0..n_nodes).map(|index| self.node(index as usize)).collect()),
+            Err(_) => self.read_file(nodes),
         }
     }
 
@@ -110,12 +117,11 @@ impl NodeFlags {
     }
 
     /// Nodes of a file; what they leave out of their status comes from the flags.
-    fn read_file(&self) -> Result<Vec<Node>, Failure> {
-        let path = PathBuf::from(&self.nodes);
+    fn read_file(&self, nodes: &str) -> Result<Vec<Node>, Failure> {
+        let path = PathBuf::from(nodes);
         if !path.exists() {
             return Err(Failure::bad_input(format_args!(
-                "--nodes {}: expected a number of nodes or an existing file of Node objects",
-                self.nodes
+                "--nodes {nodes}: expected a number of nodes or an existing file of Node objects"
             )));
         }
         let documents = manifest::read(&path).map_err(Failure::bad_input)?;
@@ -202,7 +208,7 @@ mod tests {
     fn nodes(arguments: &[&str]) -> Result<Vec<Node>, String> {
         let only =
             Only::try_parse_from(std::iter::once(&"test").chain(arguments)).map_err(|error| error.to_string())?;
-        only.flags.to_nodes().map_err(|failure| failure.message)
+        only.flags.to_nodes(3).map_err(|failure| failure.message)
     }
 
     #[test]

@@ -71,7 +71,7 @@ impl Up {
             return Err(Failure::bad_input(format_args!("--token-auth-file {}: no such file", file.display())));
         }
         let options = OfflineOptions {
-            nodes: self.nodes.to_nodes()?,
+            nodes: self.nodes.to_nodes(if self.continues() { 0 } else { 3 })?,
             address: self.bind_address,
             port: self.port,
             data_dir: self.data_dir.clone(),
@@ -81,13 +81,15 @@ impl Up {
             story: Story::silent(),
             observer: None,
         };
-        let node_names: Vec<_> = options.nodes.iter().filter_map(|node| node.metadata.name.clone()).collect();
         let mut offline = Offline::start(&registry, options).await.map_err(|error| match error {
             OfflineError::Cluster(error) if error.is_bad_input() => Failure::bad_input(error),
-            OfflineError::Scheduler(error @ LiveError::Configuration(_)) => Failure::bad_input(error),
+            error @ (OfflineError::Scheduler(LiveError::Configuration(_)) | OfflineError::Node { .. }) => {
+                Failure::bad_input(error)
+            }
             other => Failure::failed(other),
         })?;
 
+        let node_names = offline.node_names().await.map_err(Failure::failed)?;
         let kubeconfig = Kubeconfig::place(self.kubeconfig_out.as_deref(), self.data_dir.as_deref())?;
         let result = write_private(&kubeconfig.path, &offline.cluster.kubeconfig()).map_err(Failure::failed);
         let result =
@@ -102,6 +104,11 @@ impl Up {
         offline.shutdown().await;
         kubeconfig.remove();
         result
+    }
+
+    /// Whether the data directory holds a cluster already.
+    fn continues(&self) -> bool {
+        self.data_dir.as_ref().is_some_and(|dir| dir.join("store").is_dir())
     }
 
     fn scheduler(&self) -> Result<Option<KubeSchedulerConfiguration>, Failure> {

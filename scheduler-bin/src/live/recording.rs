@@ -29,14 +29,14 @@ impl Recording {
     /// Creates the file and writes its first line: the seed, and the configuration as it was given.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// The file is there already, or cannot be written.
     pub(crate) fn create(
         path: &Path,
         seed: u64,
         config: Option<&str>,
         scheduler_name: Option<&str>,
     ) -> io::Result<Self> {
-        let mut recording = Self { path: path.to_owned(), out: BufWriter::new(File::create(path)?), failed: false };
+        let mut recording = Self { path: path.to_owned(), out: BufWriter::new(File::create_new(path)?), failed: false };
         let head = json!({
             "apiVersion": API_VERSION, "kind": KIND, "version": env!("CARGO_PKG_VERSION"), "seed": seed,
             "config": config, "schedulerName": scheduler_name,

@@ -1,6 +1,6 @@
 //! Nodes of one shape, out of a word such as `5000x32cpu,128Gi`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use scheduler_core::model::{Node, Quantity};
 use serde_json::json;
@@ -15,8 +15,13 @@ const MAX_NODES: usize = 1_000_000;
 /// The word has another form.
 pub(crate) fn nodes(shape: &str, n_before: usize) -> Result<Vec<Node>, String> {
     let expected = || format!("--nodes {shape}: expected an existing file, or a shape such as 5000x32cpu,128Gi");
+    let wrong = |what: String| format!("--nodes {shape}: {what}");
     let (number, rest) = shape.split_once('x').ok_or_else(expected)?;
-    let n_nodes = number.parse::<usize>().ok().filter(|&n_nodes| n_nodes <= MAX_NODES).ok_or_else(expected)?;
+    let n_nodes = number.parse::<usize>().map_err(|_| expected())?;
+    if n_nodes > MAX_NODES {
+        return Err(wrong(format!("{number} nodes, expected at most {MAX_NODES}")));
+    }
+    let mut given = BTreeSet::new();
     let mut amounts = BTreeMap::from([("pods".to_owned(), "110".to_owned())]);
     for (index, part) in rest.split(',').enumerate() {
         let (resource, amount) = match (index, part.split_once('=')) {
@@ -25,11 +30,14 @@ pub(crate) fn nodes(shape: &str, n_before: usize) -> Result<Vec<Node>, String> {
             (_, Some((resource, amount))) => (resource, amount),
             (_, None) => return Err(expected()),
         };
-        Quantity::parse(amount).map_err(|_| expected())?;
+        let quantity = Quantity::parse(amount).map_err(|_| wrong(format!("{amount:?} is no amount of {resource}")))?;
+        if quantity < Quantity::ZERO || resource.is_empty() || !given.insert(resource.to_owned()) {
+            return Err(wrong(format!("{part:?}: expected an amount of 0 or more of a resource that is named once")));
+        }
         amounts.insert(resource.to_owned(), amount.to_owned());
     }
     if !amounts.contains_key("cpu") || !amounts.contains_key("memory") {
-        return Err(expected());
+        return Err(wrong("expected both cpu and memory, such as 32cpu,128Gi".to_owned()));
     }
     (n_before..n_before + n_nodes)
         .map(|index| {
@@ -57,7 +65,19 @@ mod tests {
 
     #[test]
     fn other_words_are_refused() {
-        for shape in ["", "many", "3x", "3x4,1Gi", "3x4cpu", "3x4cpu,lots", "99999999x1cpu,1Gi", "-1x1cpu,1Gi"] {
+        for shape in [
+            "",
+            "many",
+            "3x",
+            "3x4,1Gi",
+            "3x4cpu",
+            "3x4cpu,lots",
+            "99999999x1cpu,1Gi",
+            "-1x1cpu,1Gi",
+            "1x-1cpu,1Gi",
+            "1x1cpu,1Gi,=3",
+            "1x1cpu,1Gi,cpu=2",
+        ] {
             assert!(nodes(shape, 0).is_err(), "{shape}");
         }
     }

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass};
-use scheduler_core::model::{self, Object};
+use scheduler_core::model::{self, Object, Quantity};
 use serde_json::{Value, json};
 
 use super::admission::Admission;
@@ -45,6 +45,7 @@ pub(crate) fn parse(mut object: Value, admission: &Admission, odd: &mut Vec<Stri
     }
     let from_cluster = object["metadata"]["uid"].is_string();
     odd.extend(workload::admit(&mut object, admission));
+    refuse_negative(&object)?;
     if kind == "Pod" {
         return pod(object);
     }
@@ -81,6 +82,39 @@ pub(crate) fn parse(mut object: Value, admission: &Admission, odd: &mut Vec<Stri
         "CSIStorageCapacity" => convert!(CSIStorageCapacity => CsiStorageCapacity),
         _ => Parsed::Other,
     })
+}
+
+/// Amounts below zero, wherever requests, limits or what a node offers may stand; the fault begins with its path.
+/// Upstream: `ValidateNonnegativeQuantity` (v1.36.2 apis/core/validation).
+fn refuse_negative(value: &Value) -> Result<(), String> {
+    const AMOUNTS: [&str; 6] = ["requests", "limits", "capacity", "allocatable", "overhead", "podFixed"];
+    let below = |parent: &str, fault: &str| {
+        let dot = if fault.starts_with('[') { "" } else { "." };
+        format!("{parent}{dot}{fault}")
+    };
+    match value {
+        Value::Object(fields) => fields.iter().try_for_each(|(key, value)| {
+            let answer = match value.as_object().filter(|_| AMOUNTS.contains(&key.as_str())) {
+                Some(amounts) => amounts.iter().try_for_each(|(name, amount)| refuse_negative_amount(name, amount)),
+                None => refuse_negative(value),
+            };
+            answer.map_err(|fault| below(key, &fault))
+        }),
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .try_for_each(|(at, item)| refuse_negative(item).map_err(|fault| below(&format!("[{at}]"), &fault))),
+        _ => Ok(()),
+    }
+}
+
+fn refuse_negative_amount(name: &str, amount: &Value) -> Result<(), String> {
+    let text = amount.as_str().map_or_else(|| amount.to_string(), str::to_owned);
+    match Quantity::parse(&text) {
+        Ok(quantity) if quantity < Quantity::ZERO => Err(format!("[{name}] is {text}, expected 0 or more")),
+        // What is no quantity is found, and said, where it is read.
+        _ => Ok(()),
+    }
 }
 
 /// Groups of the kinds that are read.
