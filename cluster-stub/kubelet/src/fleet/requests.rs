@@ -8,7 +8,7 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, OwnerReference};
 use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Outcome;
 use cluster_stub_base::story::{Component, Step, Story};
@@ -40,8 +40,7 @@ pub(super) async fn report_pod(
 ) -> Outcome {
     let (namespace, name) = names(pod);
     let api: Api<Pod> = Api::namespaced(client, namespace);
-    let mut patch = json!({"metadata": {"uid": pod.metadata.uid}, "status": status});
-    clear_what_is_absent(&mut patch["status"]["conditions"]);
+    let patch = json!({"metadata": {"uid": pod.metadata.uid}, "status": status});
     let patch = Patch::Strategic(&patch);
     let params = PatchParams { field_manager: Some("kubelet".to_owned()), ..PatchParams::default() };
     let (outcome, answer) = outcome(api.patch_status(name, &params, &patch)).await;
@@ -53,17 +52,6 @@ pub(super) async fn report_pod(
         });
     }
     outcome
-}
-
-/// Conditions are merged by type: without a null the reason of an earlier state would stay.
-fn clear_what_is_absent(conditions: &mut Value) {
-    for condition in conditions.as_array_mut().into_iter().flatten() {
-        for field in ["reason", "message"] {
-            if condition.get(field).is_none() {
-                condition[field] = Value::Null;
-            }
-        }
-    }
 }
 
 /// One step of a pod's story. `wrote`: it wrote the pod as given.
