@@ -232,7 +232,7 @@ mod tests {
 
     use super::*;
 
-    fn resources(pod: serde_json::Value) -> PodResources {
+    fn resources(pod: &serde_json::Value) -> PodResources {
         let text = pod.to_string();
         let pod: wire::Pod<'_> = serde_json::from_str(&text).expect("a pod");
         pod_resources(&pod.spec.unwrap_or_default(), &pod.status.unwrap_or_default()).expect("valid quantities")
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn init_containers_count_by_maximum_and_sidecars_by_sum() {
-        let requests = resources(json!({"spec": {
+        let requests = resources(&json!({"spec": {
         "overhead": {"cpu": "1m"},
         "containers": [{"name": "a", "resources": {"requests": {"cpu": "100m"}}}],
         "initContainers": [
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn pod_level_requests_replace_containers_except_in_scoring() {
-        let resources = resources(json!({"spec": {
+        let resources = resources(&json!({"spec": {
             "resources": {"requests": {"cpu": "2", "example.com/x": "1"}},
             "containers": [{"name": "a", "resources": {"requests": {"cpu": "100m"}}}, {"name": "b"}]}}));
         assert_eq!(resources.requests.milli_cpu, 2_000);
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn an_explicit_zero_is_not_defaulted_and_an_absent_request_is() {
-        let resources = resources(json!({"spec": {"containers": [
+        let resources = resources(&json!({"spec": {"containers": [
             {"name": "a", "resources": {"requests": {"cpu": "0"}}}, {"name": "b"}]}}));
         assert_eq!(resources.scoring_milli_cpu, 100);
         assert_eq!(resources.scoring_memory, 2 * DEFAULT_MEMORY);
@@ -281,9 +281,9 @@ mod tests {
                 "containerStatuses": [{"name": "a", "image": "", "imageID": "", "ready": true, "restartCount": 0,
                     "resources": {"requests": {"cpu": "1"}}, "allocatedResources": {"cpu": "2"}}]}})
         };
-        assert_eq!(resources(pod("Deferred")).used().milli_cpu, 3_000);
-        assert_eq!(resources(pod("Infeasible")).used().milli_cpu, 2_000);
-        assert_eq!(resources(pod("Infeasible")).requests.milli_cpu, 3_000);
+        assert_eq!(resources(&pod("Deferred")).used().milli_cpu, 3_000);
+        assert_eq!(resources(&pod("Infeasible")).used().milli_cpu, 2_000);
+        assert_eq!(resources(&pod("Infeasible")).requests.milli_cpu, 3_000);
     }
 
     #[test]
