@@ -1,5 +1,10 @@
 //! 64 slots at a time: columns cut into words, a mask made from 64 answers, and the widest vectors that the CPU has.
 
+use std::sync::LazyLock;
+
+/// Which vectors the CPU has: asking takes longer than the work on a block.
+static ARCH: LazyLock<pulp::Arch> = LazyLock::new(pulp::Arch::new);
+
 /// Slots in one word of a mask.
 pub const LANES: usize = 64;
 
@@ -26,7 +31,7 @@ pub(crate) fn vectorized<L: Lanes>(work: L) -> L::Output {
         }
     }
 
-    pulp::Arch::new().dispatch(Op(work))
+    ARCH.dispatch(Op(work))
 }
 
 /// A column in words of 64 slots; columns are padded to whole words.
