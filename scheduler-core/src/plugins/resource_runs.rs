@@ -118,8 +118,7 @@ impl Lanes for BalanceOfTwo<'_, '_> {
                 let (a_with, b_with) = (a_usage[at].wrapping_add(a.request), b_usage[at].wrapping_add(b.request));
                 all_bits |= a_whole[at] | a_usage[at] | a_with | b_whole[at] | b_usage[at] | b_with;
                 let with_pod = balance(float(a_with) / float(a_whole[at]), float(b_with) / float(b_whole[at]));
-                let is_alone = (a_whole[at] == 0) | (b_whole[at] == 0);
-                out[at] = score(is_alone, with_pod, f64::from(without_pod[at]));
+                out[at] = score(has_both(a_whole[at], b_whole[at]), with_pod, f64::from(without_pod[at]));
             }
             return is_exact(all_bits);
         }
@@ -129,17 +128,23 @@ impl Lanes for BalanceOfTwo<'_, '_> {
             let (of_a, of_b) = (float(a_whole[at]), float(b_whole[at]));
             let with_pod = balance(float(a_with) / of_a, float(b_with) / of_b);
             let without_pod = balance(float(a_usage[at]) / of_a, float(b_usage[at]) / of_b);
-            out[at] = score((a_whole[at] == 0) | (b_whole[at] == 0), with_pod, without_pod);
+            out[at] = score(has_both(a_whole[at], b_whole[at]), with_pod, without_pod);
         }
         is_exact(all_bits)
     }
 }
 
-/// One resource alone is always even.
+/// 1 if the node has both resources, else 0.
 #[inline(always)]
-fn score(is_alone: bool, with_pod: f64, without_pod: f64) -> i64 {
-    let gain = if is_alone { 0.0 } else { with_pod - without_pod };
-    integer(50.0 + floor((50.0 + gain) * 0.5))
+fn has_both(a_whole: i64, b_whole: i64) -> f64 {
+    float(i64::from((a_whole != 0) & (b_whole != 0)))
+}
+
+/// One resource alone is always even. Said by a factor: behind a condition the loads would have to be conditional, too,
+/// and the loop would not vectorise.
+#[inline(always)]
+fn score(has_both: f64, with_pod: f64, without_pod: f64) -> i64 {
+    integer(50.0 + floor((50.0 + has_both * (with_pod - without_pod)) * 0.5))
 }
 
 #[inline(always)]
