@@ -9,6 +9,8 @@ mod node;
 mod pod;
 mod storage;
 mod value;
+#[cfg(feature = "k8s-openapi")]
+mod view;
 mod volume;
 mod workload;
 
@@ -24,7 +26,9 @@ pub(super) use storage::{
     CsiDriver, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec,
     PersistentVolumeSpec, StorageClass, VolumeAttachment,
 };
-pub(super) use value::{Keys, Map, Present, Text, Time, View, or_default};
+pub(super) use value::{Keys, Map, Present, Text, Time, or_default};
+#[cfg(feature = "k8s-openapi")]
+pub(super) use view::View;
 pub(super) use volume::{
     AwsElasticBlockStore, AzureDisk, AzureFile, Cinder, GcePersistentDisk, Iscsi, Portworx, Rbd, Volume, Vsphere,
 };

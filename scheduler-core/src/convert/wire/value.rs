@@ -9,49 +9,6 @@ use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, Visitor
 
 use crate::model::Timestamp;
 
-/// A shape seen in an API object of type `A`.
-pub(in crate::convert) trait View<'a, A: ?Sized> {
-    /// Borrows what is read of `object`.
-    fn view(object: &'a A) -> Self;
-}
-
-impl<'a, A, T: View<'a, A>> View<'a, Option<A>> for Option<T> {
-    fn view(object: &'a Option<A>) -> Self {
-        object.as_ref().map(T::view)
-    }
-}
-
-impl<'a, A, T: View<'a, A>> View<'a, Vec<A>> for Vec<T> {
-    fn view(object: &'a Vec<A>) -> Self {
-        object.iter().map(T::view).collect()
-    }
-}
-
-/// A required list.
-impl<'a, A, T: View<'a, A>> View<'a, Vec<A>> for Option<Vec<T>> {
-    fn view(object: &'a Vec<A>) -> Self {
-        Some(View::view(object))
-    }
-}
-
-macro_rules! plain {
-    ($($type:ty),*) => {$(
-        impl View<'_, $type> for $type {
-            fn view(object: &$type) -> Self {
-                *object
-            }
-        }
-
-        /// A required number or flag.
-        impl View<'_, $type> for Option<$type> {
-            fn view(object: &$type) -> Self {
-                Some(*object)
-            }
-        }
-    )*};
-}
-plain!(bool, i32, i64);
-
 /// A value that may be `null`, which is its zero value then.
 pub(in crate::convert) fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
@@ -82,12 +39,6 @@ impl From<&Text<'_>> for Arc<str> {
 impl<'a> From<&'a str> for Text<'a> {
     fn from(text: &'a str) -> Self {
         Self(Cow::Borrowed(text))
-    }
-}
-
-impl<'a> View<'a, String> for Text<'a> {
-    fn view(object: &'a String) -> Self {
-        Self(Cow::Borrowed(object))
     }
 }
 
@@ -133,7 +84,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
 
 /// Members of an object with texts as values, in the order in which they stand.
 #[derive(Debug, Default)]
-pub(in crate::convert) struct Map<'a>(Vec<(Text<'a>, Text<'a>)>);
+pub(in crate::convert) struct Map<'a>(pub(super) Vec<(Text<'a>, Text<'a>)>);
 
 impl<'a> Map<'a> {
     /// The members.
@@ -203,12 +154,6 @@ impl<'de: 'a, 'a> Deserialize<'de> for Keys<'a> {
 #[derive(Debug, Default)]
 pub(in crate::convert) struct Present;
 
-impl<A> View<'_, A> for Present {
-    fn view(_: &A) -> Self {
-        Self
-    }
-}
-
 impl<'de> Deserialize<'de> for Present {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         IgnoredAny::deserialize(deserializer).map(|IgnoredAny| Self)
@@ -253,49 +198,6 @@ fn whole_seconds(text: &[u8]) -> Option<i64> {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = year * 365 + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1 - 719_468;
     Some(((days * 24 + hour) * 60 + minute) * 60 + second)
-}
-
-#[cfg(feature = "k8s-openapi")]
-mod typed {
-    //! The same values in typed objects.
-
-    use std::collections::BTreeMap;
-
-    use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1;
-
-    use super::{Keys, Map, Text, Time, View};
-    use crate::model::Timestamp;
-
-    impl<'a> View<'a, BTreeMap<String, String>> for Map<'a> {
-        fn view(object: &'a BTreeMap<String, String>) -> Self {
-            Self(object.iter().map(|(key, value)| (View::view(key), View::view(value))).collect())
-        }
-    }
-
-    impl<'a> View<'a, BTreeMap<String, Quantity>> for Map<'a> {
-        fn view(object: &'a BTreeMap<String, Quantity>) -> Self {
-            Self(object.iter().map(|(key, value)| (View::view(key), View::view(&value.0))).collect())
-        }
-    }
-
-    impl<'a, V> View<'a, BTreeMap<String, V>> for Keys<'a> {
-        fn view(object: &'a BTreeMap<String, V>) -> Self {
-            Self(object.keys().map(View::view).collect())
-        }
-    }
-
-    impl<'a> View<'a, Quantity> for Text<'a> {
-        fn view(object: &'a Quantity) -> Self {
-            View::view(&object.0)
-        }
-    }
-
-    impl View<'_, v1::Time> for Time {
-        fn view(object: &v1::Time) -> Self {
-            Self(Timestamp(object.0.as_microsecond()))
-        }
-    }
 }
 
 #[cfg(test)]
