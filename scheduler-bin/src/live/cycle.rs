@@ -128,7 +128,12 @@ impl Cycle {
             Input::Report((id, result)) => {
                 state.in_flight = state.in_flight.saturating_sub(1);
                 if let Err(error) = &result {
-                    tracing::warn!("effect failed: {error}");
+                    // An object that went meanwhile is nobody's fault.
+                    if error.not_found {
+                        tracing::debug!("effect came too late: {error}");
+                    } else {
+                        tracing::warn!("effect failed: {error}");
+                    }
                 }
                 let now = now();
                 if let Some(recording) = &mut self.recording {

@@ -69,13 +69,34 @@ fn shape<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, serde_json::Error>
     // A text is checked once to be UTF-8, not string by string.
     match std::str::from_utf8(json) {
         Ok(text) => serde_json::from_str(text),
-        // Says where the fault is.
-        Err(_) => serde_json::from_slice(json),
+        Err(error) => Err(not_utf8(json, error)),
+    }
+}
+
+/// Says where the fault is, as far as the reader of JSON gets.
+fn not_utf8(json: &[u8], error: std::str::Utf8Error) -> serde_json::Error {
+    use serde::de::Error as _;
+
+    match serde_json::from_slice::<serde_json::Value>(json) {
+        Err(fault) => fault,
+        Ok(_) => serde_json::Error::custom(error),
     }
 }
 
 impl From<std::convert::Infallible> for ConvertError {
     fn from(never: std::convert::Infallible) -> Self {
         match never {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_is_not_utf8_is_refused_with_the_place() {
+        let json = b"{\"metadata\":\n{\"name\":\"a\xff\"}}";
+        let error = read(ObjectKind::Pod, json).expect_err("not UTF-8");
+        assert_eq!((error.line(), error.is_data()), (2, false), "{error}");
     }
 }
