@@ -15,6 +15,7 @@ use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, ObjectFieldSelector, Pod}
 use serde_json::json;
 
 use crate::runtime::api::{ApiClient, SyncError};
+use crate::runtime::consistency::Consistency;
 use crate::runtime::context::Context;
 use crate::runtime::controller_ref::{claim_all, controller_of};
 use crate::runtime::expectations::Expectations;
@@ -43,6 +44,7 @@ struct JobController {
     informers: Arc<Informers>,
     queue: WorkQueue<ObjectKey>,
     expectations: Expectations,
+    consistency: Consistency,
     /// By the Job's uid.
     backoffs: Mutex<HashMap<String, Backoff>>,
 }
@@ -58,6 +60,7 @@ pub(super) fn start(context: &Context) {
         informers: Arc::clone(&context.informers),
         queue: WorkQueue::default(),
         expectations: Expectations::default(),
+        consistency: Consistency::default(),
         backoffs: Mutex::default(),
     });
     let watcher = Arc::clone(&controller);
@@ -65,6 +68,7 @@ pub(super) fn start(context: &Context) {
         let key = ObjectKey::of(delta.object().as_ref());
         if delta.is_deleted() {
             watcher.expectations.forget(&key);
+            watcher.consistency.forget(&key);
             let uid = delta.object().metadata.uid.clone().unwrap_or_default();
             watcher.backoffs.lock().unwrap_or_else(PoisonError::into_inner).remove(&uid);
         }
@@ -249,6 +253,10 @@ impl Reconcile for JobController {
         if !job.spec.as_ref().is_some_and(is_ours) {
             return Ok(());
         }
+        // An older status does not have the pods that were counted since, and they would be counted or made again.
+        if !self.consistency.is_current(key, job.as_ref()) {
+            return Ok(());
+        }
         // Before the pods are listed: one that is seen in between must not count as missing.
         let settled = self.expectations.satisfied(key);
         let candidates = self.informers.pods_for_owner(&key.namespace, &uid);
@@ -279,7 +287,8 @@ impl Reconcile for JobController {
         if job.status.as_ref() != Some(&plan.status) {
             let mut changed = job.as_ref().clone();
             changed.status = Some(plan.status);
-            self.api.update_status(&changed).await?;
+            let written = self.api.update_status(&changed).await?;
+            self.consistency.wrote(key, &written);
         }
         for (event_type, reason, message) in plan.events {
             self.recorder.event(job.as_ref(), event_type, &reason, message);

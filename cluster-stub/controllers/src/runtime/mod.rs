@@ -2,6 +2,7 @@
 
 pub(crate) mod api;
 pub(crate) mod cache;
+pub(crate) mod consistency;
 pub(crate) mod context;
 pub(crate) mod controller_ref;
 pub(crate) mod discovery;
