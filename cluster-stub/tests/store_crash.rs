@@ -28,6 +28,9 @@ fn log_file(dir: &Path) -> PathBuf {
     logs.pop().unwrap()
 }
 
+/// Length of a log's beginning: a log has its name only when it has that.
+const MAGIC_LEN: usize = 8;
+
 /// Opens a log that was cut off after `cut` bytes, when `n` writes had been acknowledged.
 async fn check_cut(log_name: &Path, log: &[u8], cut: usize, n: usize) {
     let dir = tempfile::tempdir().unwrap();
@@ -67,11 +70,36 @@ fn log_cut_at_every_byte_keeps_every_acknowledged_write_and_no_half_of_another()
         for thread in 0..16 {
             let (name, log, acknowledged) = (&name, &log, &acknowledged);
             scope.spawn(move || {
-                for cut in (thread..=log.len()).step_by(16) {
+                for cut in (MAGIC_LEN + thread..=log.len()).step_by(16) {
                     run(check_cut(name, log, cut, acknowledged.iter().filter(|len| **len <= cut).count()));
                 }
             });
         }
+    });
+}
+
+#[test]
+fn emptied_or_removed_log_is_refused_and_starts_no_new_store() {
+    run(async {
+        let dir = tempfile::tempdir().unwrap();
+        let store = DurableStore::open(dir.path()).unwrap();
+        store.txn(both(1)).await.unwrap();
+        drop(store);
+        let log = log_file(dir.path());
+        let whole = fs::read(&log).unwrap();
+        let refused = || DurableStore::open(dir.path()).unwrap_err().to_string();
+        for cut in 0..MAGIC_LEN {
+            fs::write(&log, &whole[..cut]).unwrap();
+            let text = refused();
+            assert!(text.contains(log.to_str().unwrap()) && text.contains("want \"plimlog1\""), "{cut} bytes: {text}");
+        }
+        fs::remove_file(&log).unwrap();
+        let text = refused();
+        assert!(text.contains(log.to_str().unwrap()) && text.contains("missing"), "{text}");
+        assert!(!log.exists(), "nothing was begun");
+        fs::write(&log, &whole).unwrap();
+        let store = DurableStore::open(dir.path()).unwrap();
+        assert_eq!(store.range(RangeRequest::prefix("")).await.unwrap().count, 2);
     });
 }
 

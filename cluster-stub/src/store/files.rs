@@ -1,7 +1,7 @@
 //! The files of a data directory: names, creation with the right permissions, lock, removal. Not what is in them.
 //!
 //! ```text
-//! DIR/lock                        held while the store is open
+//! DIR/lock                        held while the store is open; not empty once there was a log
 //! DIR/log-<first revision>        changes from that revision on, up to the next log file
 //! DIR/snapshot-<revision>         every key at that revision; logs that begin at or below it are obsolete
 //! ```
@@ -14,6 +14,8 @@ use super::Revision;
 
 /// First bytes of a log file; the digit is the format's version.
 pub(super) const SEGMENT_MAGIC: &[u8; 8] = b"plimlog1";
+/// What stands in the lock of a directory that has had a log.
+pub(super) const LOCK_MARK: &[u8] = b"plimsoll store\n";
 /// First bytes of a snapshot.
 pub(super) const SNAPSHOT_MAGIC: &[u8; 8] = b"plimsnp1";
 
@@ -72,11 +74,14 @@ pub(super) fn private() -> OpenOptions {
     options
 }
 
-/// Creates a file that begins with `magic`, durable together with its name, open for appending.
+/// Creates a file that begins with `magic`, durable together with its name, open for appending. It has its name only when it
+/// has its beginning, so that an empty file is never one that was being created.
 pub(super) fn create(path: &Path, magic: &[u8; 8]) -> io::Result<File> {
-    let mut file = private().create(true).truncate(true).write(true).open(path)?;
+    let unfinished = path.with_extension("unfinished");
+    let mut file = private().create(true).truncate(true).write(true).open(&unfinished)?;
     file.write_all(magic)?;
     file.sync_all()?;
+    fs::rename(&unfinished, path)?;
     sync_dir(path.parent().unwrap_or(Path::new(".")))?;
     Ok(file)
 }

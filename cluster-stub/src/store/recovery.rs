@@ -6,7 +6,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::Revision;
-use super::files::{self, SEGMENT_MAGIC, SNAPSHOT_MAGIC};
+use super::files::{self, LOCK_MARK, SEGMENT_MAGIC, SNAPSHOT_MAGIC};
 use super::journal::{Journal, Segment};
 use super::mvcc::Mvcc;
 use super::record::{self, FRAME_HEADER, Record};
@@ -33,6 +33,16 @@ pub enum OpenError {
         /// The data directory.
         dir: PathBuf,
     },
+    /// The log is gone, and what was acknowledged with it.
+    #[error(
+        "{path}: the log of the store is missing, although the files beside it say that there was one; \
+         put it back, or remove the directory to start a new cluster",
+        path = path.display()
+    )]
+    Missing {
+        /// The file.
+        path: PathBuf,
+    },
     /// A file does not hold what it should.
     #[error("{path}: at byte {offset}: found {found}, want {expected}", path = path.display())]
     Corrupt {
@@ -55,8 +65,8 @@ pub(super) fn open(dir: &Path) -> Result<(Mvcc, Journal), OpenError> {
     };
     files::create_dir(dir).map_err(io("create", dir))?;
     let lock_path = dir.join("lock");
-    let lock = files::private().create(true).truncate(false).write(true).open(&lock_path);
-    let lock = lock.map_err(io("write", &lock_path))?;
+    let lock = files::private().create(true).truncate(false).read(true).write(true).open(&lock_path);
+    let mut lock = lock.map_err(io("open", &lock_path))?;
     match lock.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Err(OpenError::Locked { dir: dir.to_owned() }),
@@ -71,6 +81,11 @@ pub(super) fn open(dir: &Path) -> Result<(Mvcc, Journal), OpenError> {
     }
     let from = state.applied().next();
     let log: Vec<Revision> = segments.into_iter().filter(|first| snapshots.is_empty() || *first >= from).collect();
+    let has_mark = lock.metadata().map_err(io("read", &lock_path))?.len() > 0;
+    if log.is_empty() && (has_mark || !snapshots.is_empty()) {
+        // A log is begun before the snapshot that it follows is written: there is always one.
+        return Err(OpenError::Missing { path: files::segment_path(dir, from) });
+    }
     let mut log_bytes = 0;
     let mut segment = None;
     for (i, first) in log.iter().enumerate() {
@@ -94,6 +109,10 @@ pub(super) fn open(dir: &Path) -> Result<(Mvcc, Journal), OpenError> {
             Segment { file, path, first: from }
         }
     };
+    if !has_mark {
+        let marked = io::Write::write_all(&mut lock, LOCK_MARK).and_then(|()| lock.sync_all());
+        marked.map_err(io("write", &lock_path))?;
+    }
     if let Some(revision) = snapshots.last() {
         files::remove_before(dir, *revision).map_err(io("remove an obsolete file of", dir))?;
     }
@@ -115,10 +134,6 @@ fn read_snapshot(path: &Path, bytes: &[u8], revision: Revision) -> Result<Mvcc, 
 /// Replays one log file into `state` and returns how many of its bytes are whole.
 fn replay(path: &Path, bytes: &[u8], state: &mut Mvcc, is_last: bool) -> Result<usize, OpenError> {
     if !bytes.starts_with(SEGMENT_MAGIC) {
-        // A file that was being created when the power went.
-        if is_last && SEGMENT_MAGIC.starts_with(bytes) {
-            return Ok(0);
-        }
         return Err(corrupt(path, 0, start_of(bytes), format!("{:?}", SEGMENT_MAGIC.escape_ascii().to_string())));
     }
     let mut offset = SEGMENT_MAGIC.len();
@@ -156,14 +171,10 @@ fn replay(path: &Path, bytes: &[u8], state: &mut Mvcc, is_last: bool) -> Result<
     Ok(offset)
 }
 
-/// Cuts the file to its first `whole` bytes, of `len`, and positions it there; an empty one gets its magic.
+/// Cuts the file to its first `whole` bytes, of `len`, and positions it there.
 fn cut(file: &mut File, whole: usize, len: usize) -> io::Result<()> {
-    if whole < len || whole == 0 {
+    if whole < len {
         file.set_len(whole as u64)?;
-        file.seek(SeekFrom::Start(0))?;
-        if whole == 0 {
-            io::Write::write_all(file, SEGMENT_MAGIC)?;
-        }
         file.sync_all()?;
     }
     file.seek(SeekFrom::End(0))?;
@@ -175,6 +186,9 @@ fn continues(state: &Mvcc) -> String {
 }
 
 fn start_of(bytes: &[u8]) -> String {
+    if bytes.is_empty() {
+        return "an empty file".to_owned();
+    }
     format!("{:?}", bytes[..bytes.len().min(8)].escape_ascii().to_string())
 }
 
