@@ -143,7 +143,7 @@ impl Pieces {
         let Some((kind, api_version, n_items)) = &mut self.list else { return Ok(()) };
         *n_items += 1;
         let place = |line: usize| format!("{name}:{line} item {n_items}");
-        let object: Value = match serde_saphyr::from_str(&text) {
+        let object: Value = match crate::yaml::parse(&text) {
             Ok(object) => object,
             Err(error) => {
                 let line = error.location().map_or(0, |at| usize::try_from(at.line()).unwrap_or(1).saturating_sub(1));

@@ -47,8 +47,20 @@ pub(crate) fn load(spec: &str) -> Result<Vec<Workload>, ConfigError> {
     resolve(file, Source::Beside(Path::new(file)), &parse(file, &text)?, filter)
 }
 
+/// The names of the workloads that come with the command.
+///
+/// # Errors
+/// None that a test does not find: they are part of the program.
+pub(crate) fn names() -> Result<Vec<String>, ConfigError> {
+    let cases = parse("the built-in workloads", builtin::CONFIG)?;
+    let of_case = |case: &TestCase| -> Vec<String> {
+        case.workloads.iter().map(|workload| format!("{}/{}", case.name, workload.name)).collect()
+    };
+    Ok(cases.iter().flat_map(of_case).collect())
+}
+
 fn parse(file: &str, text: &str) -> Result<Vec<TestCase>, ConfigError> {
-    serde_saphyr::from_str(text).map_err(|error| {
+    crate::yaml::parse(text).map_err(|error| {
         ConfigError(format!("{file}: not a performance configuration: {}", first_line(&error.to_string())))
     })
 }

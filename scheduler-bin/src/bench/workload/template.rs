@@ -70,7 +70,7 @@ impl Template {
             return Ok(Value::clone(fixed));
         }
         let text = self.filled(index, count)?;
-        let object: Value = serde_saphyr::from_str(&text)
+        let object: Value = crate::yaml::parse(&text)
             .map_err(|error| format!("{}: not YAML: {}", self.path, first_line(&error.to_string())))?;
         if object["kind"].is_string() && object["apiVersion"].is_string() {
             Ok(object)
