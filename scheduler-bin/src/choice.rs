@@ -6,6 +6,7 @@ use scheduler_core::engine::{Attempt, DecisionRecord, NodeVerdict, Outcome};
 use serde_json::{Value, json};
 
 use crate::columns::align;
+use crate::counted::counted;
 use crate::explain::Verdicts;
 
 /// Most node columns of a score table; the best ones are shown.
@@ -123,7 +124,7 @@ impl Choice {
     #[cfg(feature = "offline-cluster")]
     pub(crate) fn steps(&self) -> Vec<(&'static str, String)> {
         let n_fit = self.n_fit();
-        let mut filter = format!("{n_fit} of {} nodes fit", self.nodes.len());
+        let mut filter = format!("{n_fit} of {} {}", counted(self.nodes.len(), "node"), fit(self.nodes.len()));
         if !self.filtered.is_empty() {
             let _ = write!(filter, ": {}", self.rejections().join("; "));
         }
@@ -196,7 +197,8 @@ impl Choice {
         let n_fit = self.n_fit();
         let mut text = match &self.node {
             Some(node) => {
-                format!("  {} → {node}{} ({n_fit} of {} nodes fit)\n", self.pod, self.tie(), self.nodes.len())
+                let nodes = counted(self.nodes.len(), "node");
+                format!("  {} → {node}{} ({n_fit} of {nodes} {})\n", self.pod, self.tie(), fit(self.nodes.len()))
             }
             None => format!("  {} → nowhere: {}\n", self.pod, self.message.as_deref().unwrap_or("no node fits")),
         };
@@ -259,6 +261,11 @@ impl Choice {
             "message": self.message,
         })
     }
+}
+
+/// Behind `N of M nodes`.
+fn fit(n_nodes: usize) -> &'static str {
+    if n_nodes == 1 { "fits" } else { "fit" }
 }
 
 #[cfg(test)]

@@ -16,15 +16,19 @@ mod bench;
 mod choice;
 mod cli;
 mod columns;
+mod counted;
 #[cfg(feature = "offline-cluster")]
 mod demo;
 mod explain;
+mod field_validation;
 pub mod live;
 pub mod manifest;
 #[cfg(feature = "offline-cluster")]
 mod offline;
+mod output_file;
 mod report;
 mod simulate;
+mod yaml;
 
 use std::process::ExitCode;
 

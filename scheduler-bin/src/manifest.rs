@@ -30,6 +30,16 @@ impl Document {
     pub fn name(&self) -> &str {
         self.object["metadata"]["name"].as_str().unwrap_or_default()
     }
+
+    /// Kind and name for messages: `Deployment shop/web`; the namespace only if the object states one.
+    pub fn title(&self) -> String {
+        let name = self.object["metadata"]["generateName"].as_str().filter(|_| self.name().is_empty());
+        let name = name.unwrap_or(self.name());
+        match self.object["metadata"]["namespace"].as_str().filter(|namespace| !namespace.is_empty()) {
+            Some(namespace) => format!("{} {namespace}/{name}", self.kind()),
+            None => format!("{} {name}", self.kind()),
+        }
+    }
 }
 
 /// Why a manifest could not be read.
@@ -119,7 +129,7 @@ pub(crate) fn parse_body(
     if n_blank == body.lines().count() {
         return Ok(());
     }
-    let object: Value = serde_saphyr::from_str(body).map_err(|error| {
+    let object: Value = crate::yaml::parse(body).map_err(|error| {
         let line =
             error.location().map_or(first_line, |at| first_line + usize::try_from(at.line()).unwrap_or(1).max(1) - 1);
         ManifestError::Document { place: format!("{name}:{line}"), problem: first_sentence(&error) }
@@ -170,7 +180,15 @@ pub(crate) fn take(object: Value, place: &str, documents: &mut Vec<Document>) ->
     // An entry of a recording names its target instead.
     let is_entry = map.contains_key("target") && map.contains_key("method");
     if !is_entry && metadata["name"].as_str().is_none() && metadata["generateName"].as_str().is_none() {
-        return Err(wrong(format!("{kind} has no metadata.name")));
+        let name = &metadata["name"];
+        let problem = match name {
+            Value::Null => format!("{kind} has no metadata.name"),
+            // YAML reads an unquoted n, no, off, y or 1 as something else than text.
+            other => {
+                format!("{kind}: metadata.name is {other}, {}, expected a string: write it in quotes", kind_of(other))
+            }
+        };
+        return Err(wrong(problem));
     }
     documents.push(Document { object, place: place.to_owned() });
     Ok(())
@@ -238,6 +256,11 @@ mod tests {
             ("no kind", "apiVersion: v1\nmetadata: {name: a}\n", "x.yaml:1: kind not set"),
             ("no apiVersion", "---\nkind: Pod\nmetadata: {name: a}\n", "x.yaml:2: apiVersion not set"),
             ("no name", "apiVersion: v1\nkind: Pod\nmetadata: {}\n", "x.yaml:1: Pod has no metadata.name"),
+            (
+                "a name that YAML takes for a boolean",
+                "apiVersion: v1\nkind: Pod\nmetadata: {name: n}\n",
+                "x.yaml:1: Pod: metadata.name is false, a boolean, expected a string: write it in quotes",
+            ),
             ("a scalar", "hello\n", "x.yaml:1: expected a Kubernetes object (a mapping), found a string"),
             (
                 "bad indentation",

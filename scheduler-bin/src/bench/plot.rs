@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::shapes::Row;
+use crate::counted::counted;
 
 const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 500.0;
@@ -124,7 +125,7 @@ fn series(rows: &[Row]) -> Vec<Series> {
         let case = &row.case;
         let mut label = case.shape.name().to_owned();
         if differs[0] {
-            label += &format!(", {} threads", case.n_threads);
+            label += &format!(", {}", counted(case.n_threads, "thread"));
         }
         if differs[1] {
             label += &format!(", {:.0}% different", case.distinct * 100.0);
@@ -143,7 +144,7 @@ fn series(rows: &[Row]) -> Vec<Series> {
         .map(|((label, points), colour)| Series { label, colour: Some(colour), points })
         .collect();
     series.extend(limits.into_iter().map(|(n_threads, points)| Series {
-        label: if differs[0] { format!("bare loop, {n_threads} threads") } else { "bare loop".to_owned() },
+        label: if differs[0] { format!("bare loop, {}", counted(n_threads, "thread")) } else { "bare loop".to_owned() },
         colour: None,
         points: points.into_iter().map(|(n_nodes, micros)| (n_nodes as f64, micros)).collect(),
     }));

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::memory;
 use super::shapes::Row;
 use super::workload::Measurement;
+use crate::counted::counted;
 
 /// Headings of the table.
 const HEADINGS: [&str; 14] = [
@@ -48,11 +49,11 @@ pub(crate) fn table(rows: &[Row]) -> String {
     for row in rows {
         if row.n_unscheduled > 0 {
             text += &format!(
-                "{} on {} nodes: {} of {} pods found no node\n",
+                "{} on {}: {} of {} found no node\n",
                 row.case.shape.name(),
-                row.case.n_nodes,
+                counted(row.case.n_nodes, "node"),
                 row.n_unscheduled,
-                row.decisions.len()
+                counted(row.decisions.len(), "pod")
             );
         }
     }
@@ -63,9 +64,9 @@ pub(crate) fn table(rows: &[Row]) -> String {
         if let Some(footprint) = rows.iter().find(of_size).and_then(|row| row.footprint)
             && let Some(per_node) = footprint.bytes_per_node(n_nodes)
         {
-            text += &format!("memory of the engine with {n_nodes} nodes: {per_node} bytes a node");
+            text += &format!("memory of the engine with {}: {per_node} bytes a node", counted(n_nodes, "node"));
             if let Some(per_pod) = footprint.bytes_per_pod(n_existing) {
-                text += &format!(", {per_pod} bytes for each of {n_existing} bound pods");
+                text += &format!(", {per_pod} bytes for each of {}", counted(n_existing, "bound pod"));
             }
             text += &format!(", objects and their strings included ({})\n", memory::source());
         }
@@ -82,14 +83,14 @@ fn cells(row: &Row) -> [String; HEADINGS.len()] {
         row.decisions.len().to_string(),
         case.distinct.to_string(),
         case.n_threads.to_string(),
-        format!("{:.0}", row.decisions_per_second()),
+        rate(row.decisions_per_second()),
         time(median),
         time(row.percentile(99)),
         time(row.percentile(100)),
         format!("{:.2}", median.as_secs_f64() * 1e9 / case.n_nodes as f64),
         time(row.bare_loop),
         format!("{:.2}", row.ratio()),
-        format!("{:.0}", row.pods_per_second()),
+        rate(row.pods_per_second()),
         row.allocations_per_decision().map_or_else(|| "-".to_owned(), |n| format!("{n:.1}")),
     ]
 }
@@ -101,6 +102,16 @@ fn time(duration: Duration) -> String {
         ..100.0 => format!("{micros:.1} µs"),
         100.0..10_000.0 => format!("{micros:.0} µs"),
         _ => format!("{:.1} ms", micros / 1e3),
+    }
+}
+
+/// A number a second: whole, but small ones keep what tells them from nothing.
+fn rate(per_second: f64) -> String {
+    match per_second {
+        10.0.. => format!("{per_second:.0}"),
+        1.0.. => format!("{per_second:.1}"),
+        _ if per_second > 0.0 => format!("{per_second:.2e}"),
+        _ => "-".to_owned(),
     }
 }
 
@@ -171,14 +182,14 @@ pub(crate) fn workload_table(measurements: &[Measurement]) -> String {
         .map(str::to_owned),
     ];
     lines.extend(measurements.iter().map(|measurement| {
-        let percentile = |percent| format!("{:.0}", measurement.percentile(percent));
+        let percentile = |percent| rate(measurement.percentile(percent));
         let has_threshold = measurement.threshold > 0.0;
         let or_none = |text: String| if has_threshold { text } else { "-".to_owned() };
         [
             measurement.name.clone(),
             measurement.n_pods.to_string(),
             format!("{:.3}", measurement.duration.as_secs_f64()),
-            format!("{:.0}", measurement.average()),
+            rate(measurement.average()),
             percentile(50),
             percentile(90),
             percentile(95),

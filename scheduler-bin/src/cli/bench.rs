@@ -14,15 +14,20 @@ use crate::bench::memory::Footprint;
 use crate::bench::shapes::{Case, Row, measure, scheduler};
 #[cfg(feature = "offline-cluster")]
 use crate::bench::workload::{ClusterOptions, ClusterTarget};
-use crate::bench::workload::{EngineTarget, Measurement, Workload, load, run as run_workload};
+use crate::bench::workload::{EngineTarget, Measurement, Workload, load, names, run as run_workload};
 use crate::bench::{Progress, Stop, plot, report};
+use crate::counted::counted;
+use crate::output_file::OutputFile;
 
 const SHAPES: [&str; Shape::ALL.len()] =
     ["basic", "selector", "spread", "anti-affinity", "mixed", "default-spread", "affinity"];
 
+/// The word for every shape.
+const ALL_SHAPES: &str = "all";
+
 const WORKLOADS: &str = "\
 With --workload, test cases of kube-scheduler's own benchmark, scheduler_perf: names such as SchedulingBasic (all sizes) or
-SchedulingBasic/5000Nodes_10000Pods (an unknown name lists them all), or a file in its performance-config.yaml format, of which
+SchedulingBasic/5000Nodes_10000Pods (list names them all), or a file in its performance-config.yaml format, of which
 CASE/WORKLOAD can be chosen after a colon. Average, P50, P90, P95 and P99 are pods per second, the percentiles over windows of
 a second at most; the time runs from the creation of the measured pods to the last binding. THRESHOLD is what Kubernetes' own
 CI expects of kube-scheduler. CPU/POD is processor time of the whole process, which other work on the machine moves least.
@@ -63,8 +68,8 @@ nodes in order: two runs that decide alike have the same.";
     after_help = format!("{HELP}\n\n{WORKLOADS}\n\nExamples:\n  plimsoll bench --nodes 5000\n  plimsoll bench --shape basic,spread --nodes 1000,5000,100000 --threads 1,2 -o json\n  plimsoll bench --distinct 0 --replicas 10000 --pods 10000    the replicas of one Deployment\n  plimsoll bench --shape basic,selector,spread,affinity --nodes 1000,5000,20000,100000 --plot cost.svg\n  plimsoll bench --workload SchedulingBasic/5000Nodes_10000Pods,TopologySpreading/5000Nodes_5000Pods\n  plimsoll bench --workload SchedulingBasic/5000Nodes_10000Pods --end-to-end --create-first -o json\n\n{EXIT_CODES}")
 )]
 pub(crate) struct Bench {
-    /// What the pods ask for.
-    #[arg(long, value_name = "SHAPE", value_delimiter = ',', default_value = "basic", value_parser = SHAPES)]
+    /// What the pods ask for; all is every shape.
+    #[arg(long, value_name = "SHAPE", value_delimiter = ',', default_value = "basic", value_parser = shape_names())]
     shape: Vec<String>,
 
     /// Nodes.
@@ -99,7 +104,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 
-    /// Run workloads of kube-scheduler's own benchmark instead of a shape.
+    /// Run workloads of kube-scheduler's own benchmark instead of a shape; list names them.
     #[arg(long, value_name = "NAME|FILE", value_delimiter = ',', conflicts_with_all = ["shape", "nodes", "existing", "pods", "distinct", "replicas"])]
     workload: Vec<String>,
 
@@ -126,6 +131,10 @@ pub(crate) struct Bench {
     /// Load the first cluster, write its footprint and end; the command starts itself so.
     #[arg(long, hide = true)]
     footprint: bool,
+}
+
+fn shape_names() -> Vec<&'static str> {
+    SHAPES.into_iter().chain([ALL_SHAPES]).collect()
 }
 
 fn number(least: i64, most: i64) -> clap::builder::RangedI64ValueParser<u32> {
@@ -165,17 +174,32 @@ impl Bench {
         let rows = result.map_err(|error| Failure::failed(format_args!("the measurement broke: {error}")))??;
         self.write(&rows)?;
         if let Some(path) = &self.plot {
-            std::fs::write(path, plot::svg(&rows, &report::machine()))
+            OutputFile::create(path)
+                .and_then(|mut file| {
+                    file.write_all(plot::svg(&rows, &report::machine()).as_bytes())?;
+                    file.finish()
+                })
                 .map_err(|error| Failure::failed(format_args!("cannot write {}: {error}", path.display())))?;
         }
         if rows.len() < cases.len() {
-            return Err(Failure::failed(format_args!("interrupted after {} of {} rows", rows.len(), cases.len())));
+            return Err(Failure::failed(format_args!(
+                "interrupted after {} of {}",
+                rows.len(),
+                counted(cases.len(), "row")
+            )));
         }
         Ok(())
     }
 
     /// Runs workload after workload and writes what was measured.
     async fn execute_workloads(&self, registry: Arc<Registry>) -> Result<(), Failure> {
+        if self.workload.iter().any(|spec| spec == "list") {
+            let mut out = io::stdout().lock();
+            for name in names().map_err(Failure::failed)? {
+                writeln!(out, "{name}")?;
+            }
+            return Ok(out.flush()?);
+        }
         let mut workloads = Vec::new();
         for spec in &self.workload {
             workloads.extend(load(spec).map_err(Failure::bad_input)?);
@@ -268,7 +292,9 @@ impl Bench {
             self.threads.iter().map(|&n| n as usize).collect()
         };
         let mut cases = Vec::new();
-        for shape in &self.shape {
+        let is_all = self.shape.iter().any(|name| name == ALL_SHAPES);
+        let names: Vec<&str> = if is_all { SHAPES.to_vec() } else { self.shape.iter().map(String::as_str).collect() };
+        for shape in names {
             let shape = Shape::ALL.into_iter().find(|known| known.name() == shape);
             let shape = shape.ok_or_else(|| Failure::bad_input("--shape: no such shape"))?;
             for &n_nodes in &self.nodes {
@@ -276,7 +302,8 @@ impl Bench {
                 let n_existing = self.existing.map_or_else(|| default_bound(n_nodes), |n| n as usize);
                 if n_existing > 110 * n_nodes {
                     return Err(Failure::bad_input(format_args!(
-                        "--existing {n_existing}: {n_nodes} nodes hold 110 pods each, {} in all",
+                        "--existing {n_existing}: {} for 110 pods each, {} in all",
+                        counted(n_nodes, "node"),
                         110 * n_nodes
                     )));
                 }
@@ -335,12 +362,12 @@ fn run(cases: &[Case], registry: &Registry, stop: &Stop) -> Result<Vec<Row>, Fai
     let mut rows: Vec<Row> = Vec::new();
     for (position, case) in cases.iter().enumerate() {
         progress.begin(format!(
-            "[{}/{}] {}, {} nodes, {} threads",
+            "[{}/{}] {}, {}, {}",
             position + 1,
             cases.len(),
             case.shape.name(),
-            case.n_nodes,
-            case.n_threads
+            counted(case.n_nodes, "node"),
+            counted(case.n_threads, "thread")
         ));
         let same_size = |row: &&Row| (row.case.n_nodes, row.case.n_existing) == (case.n_nodes, case.n_existing);
         let footprint = match rows.iter().find(same_size) {
@@ -387,6 +414,14 @@ mod tests {
     }
 
     #[test]
+    fn all_is_every_shape() {
+        let of = |word: &str| cases(&["--shape", word, "--nodes", "10", "--threads", "1"]).expect("valid");
+        let names: Vec<_> = of("all").iter().map(|case| case.shape.name()).collect();
+        assert_eq!(names, SHAPES);
+        assert_eq!(of("basic,all").len(), SHAPES.len(), "no shape twice");
+    }
+
+    #[test]
     fn nonsense_is_named() {
         for (arguments, want) in [
             (&["--shape", "round"][..], "possible values: basic"),
@@ -396,7 +431,7 @@ mod tests {
             (&["--distinct", "NaN"], "expected a number from 0 to 1"),
             (&["--sample", "101"], "101 is not in 0..=100"),
             (&["--threads", "0"], "0 is not in 1..=1024"),
-            (&["--nodes", "2", "--existing", "221"], "2 nodes hold 110 pods each, 220 in all"),
+            (&["--nodes", "2", "--existing", "221"], "2 nodes for 110 pods each, 220 in all"),
         ] {
             let error = cases(arguments).expect_err("nonsense");
             assert!(error.contains(want), "{arguments:?}: {error}");

@@ -15,8 +15,9 @@ use serde_json::{Value, json};
 use super::source::Source;
 use super::{EXIT_CODES, Failure, Output, run};
 use crate::columns::align;
-use crate::explain::Remedy;
-use crate::simulate::{Placement, World, node_shape};
+use crate::counted::counted;
+use crate::explain::{Remedy, Step};
+use crate::simulate::{Origin, Placement, World, node_shape};
 
 /// Nodes that are listed on a terminal.
 const MAX_NODES: usize = 40;
@@ -76,8 +77,11 @@ struct Answer {
 impl Capacity {
     /// Answers on standard output.
     pub(crate) async fn execute(self, registry: Registry) -> Result<(), Failure> {
+        let mut world = self.source.read(&[]).await?;
         let mut templates = World::default();
-        templates.add_files(&self.filename, false).map_err(Failure::bad_input)?;
+        templates.admission = world.admission.clone();
+        let inputs: Vec<_> = self.filename.iter().map(|path| (path.clone(), Origin::Manifest)).collect();
+        templates.add_files(&inputs, false).map_err(Failure::bad_input)?;
         templates.expand();
         if templates.waiting.is_empty() && !self.drain {
             let files: Vec<_> = self.filename.iter().map(|path| path.display().to_string()).collect();
@@ -86,8 +90,12 @@ impl Capacity {
                 files.join(", ")
             )));
         }
-        let mut world = self.source.read().await?;
         world.objects.append(&mut templates.objects);
+        if world.nodes().next().is_none() && self.add_nodes.is_none() {
+            return Err(Failure::failed(
+                "no nodes: expected Node objects in the cluster or in --from, or a shape such as --nodes 3x8cpu,32Gi",
+            ));
+        }
         let name = templates.waiting.first().or_else(|| world.bound.first()).map(|pod| Arc::clone(&pod.scheduler_name));
         let name = name.unwrap_or_else(|| "default-scheduler".into());
         let configuration = run::configuration(self.config.as_deref(), self.config.is_none().then_some(&*name))?;
@@ -168,7 +176,9 @@ impl Asked<'_> {
             }
         }
         let limited = stopped.map(|(pod, name, message)| {
-            let remedies: Vec<Remedy> = placement.what_if().remedies(&pod).into_iter().take(MAX_REMEDIES).collect();
+            let mut remedies = placement.what_if().remedies(&pod);
+            remedies.retain(|remedy| self.makes_room(remedy));
+            remedies.truncate(MAX_REMEDIES);
             (name, message, placement.reasons(&pod), remedies)
         });
         let nodes: serde_json::Map<_, _> =
@@ -181,7 +191,8 @@ impl Asked<'_> {
                 "changes": remedies.iter().map(Remedy::to_json).collect::<Vec<_>>(),
             })),
         });
-        let mut text = format!("{n_placed} more pods fit.\n");
+        let fit = if n_placed == 1 { "fits" } else { "fit" };
+        let mut text = format!("{} {fit}.\n", counted(n_placed, "more pod"));
         text.push_str(&node_table(&per_node));
         match &limited {
             Some((name, message, _, remedies)) => {
@@ -217,8 +228,9 @@ impl Asked<'_> {
                         "nodesToAdd": null, "unplacedWithout": without, "limitedBy": {"message": problem},
                     });
                     let text = format!(
-                        "{left} of {} pods have no place however many nodes of {words} are added: {problem}\n",
-                        pods.len()
+                        "{left} of {} {} no place however many nodes of {words} are added: {problem}\n",
+                        counted(pods.len(), "pod"),
+                        have(left)
                     );
                     return Ok(Answer { document, text });
                 }
@@ -236,10 +248,14 @@ impl Asked<'_> {
             "nodesToAdd": enough, "unplacedWithout": without, "limitedBy": first.as_ref().map(|message| json!({"message": message})),
         });
         let text = match enough {
+            0 if pods.len() == 1 => "The pod has a place; no node must be added.\n".to_owned(),
             0 => format!("All {} pods have a place; no node must be added.\n", pods.len()),
             _ => format!(
-                "{enough} nodes of {words} must be added for {} pods; without them {without} have no place: {}\n",
-                pods.len(),
+                "{} of {words} must be added for {}; without {} {without} {} no place: {}\n",
+                counted(enough, "node"),
+                counted(pods.len(), "pod"),
+                if enough == 1 { "it" } else { "them" },
+                have(without),
                 first.unwrap_or_default()
             ),
         };
@@ -273,6 +289,16 @@ impl Asked<'_> {
         Ok((left, first))
     }
 
+    /// Whether the change leaves the copies that were just placed where they are: to take one away for the next is no room.
+    fn makes_room(&self, remedy: &Remedy) -> bool {
+        let is_there = |pod: &Arc<Pod>| self.world.bound.iter().any(|bound| bound.uid == pod.uid);
+        remedy.steps.iter().all(|step| match step {
+            Step::Evict(pods, _) => pods.iter().all(is_there),
+            Step::Priority(priority) => self.world.bound.iter().any(|bound| bound.priority < *priority),
+            _ => true,
+        })
+    }
+
     fn drain(&self) -> Result<Answer, Failure> {
         let mut placement = self.placement(self.world)?;
         let (mut drained, mut kept) = (Vec::new(), Vec::new());
@@ -290,6 +316,7 @@ impl Asked<'_> {
         };
         let document = json!({
             "apiVersion": crate::report::API_VERSION, "kind": "CapacityReport",
+            "pending": self.world.waiting.len() + self.world.arriving.len(),
             "drainable": drained.iter().map(|(node, result)| json!({
                 "node": &*node.name, "pods": result.moved.len() + result.stayed, "moves": moves(&result.moved),
             })).collect::<Vec<_>>(),
@@ -297,12 +324,16 @@ impl Asked<'_> {
                 "node": &*node.name, "namespace": &*pod.namespace, "pod": &*pod.name, "message": message,
             })).collect::<Vec<_>>(),
         });
-        let mut text =
-            format!("{} of {} nodes can be drained away, in this order:\n", drained.len(), drained.len() + kept.len());
+        let nodes = counted(drained.len() + kept.len(), "node");
+        let mut text = match drained.len() {
+            0 => format!("0 of {nodes} can be drained away.\n"),
+            1 => format!("1 of {nodes} can be drained away:\n"),
+            n => format!("{n} of {nodes} can be drained away, in this order:\n"),
+        };
         let rows: Vec<Vec<String>> = drained
             .iter()
             .take(MAX_NODES)
-            .map(|(node, result)| vec![format!("  {}", node.name), format!("{} pods move", result.moved.len())])
+            .map(|(node, result)| vec![format!("  {}", node.name), moves_text(result.moved.len())])
             .collect();
         text.push_str(&align(&rows));
         if drained.len() > MAX_NODES {
@@ -310,15 +341,30 @@ impl Asked<'_> {
         }
         if let Some((node, pod, message)) = kept.first() {
             text.push_str(&format!(
-                "{} are needed; {} for {}/{}: {message}\n",
-                kept.len(),
+                "{} needed; {} for {}/{}: {message}\n",
+                if kept.len() == 1 { "1 is".to_owned() } else { format!("{} are", kept.len()) },
                 node.name,
                 pod.namespace,
                 pod.name
             ));
         }
+        match self.world.waiting.len() + self.world.arriving.len() {
+            0 => {}
+            1 => text.push_str("1 pod or workload has no node yet; the room that it needs is not kept free.\n"),
+            n => text.push_str(&format!(
+                "{n} pods or workloads have no node yet; the room that they need is not kept free.\n"
+            )),
+        }
         Ok(Answer { document, text })
     }
+}
+
+fn have(n_pods: usize) -> &'static str {
+    if n_pods == 1 { "has" } else { "have" }
+}
+
+fn moves_text(n_pods: usize) -> String {
+    format!("{} {}", counted(n_pods, "pod"), if n_pods == 1 { "moves" } else { "move" })
 }
 
 fn node_table(per_node: &BTreeMap<Arc<str>, usize>) -> String {
@@ -326,7 +372,7 @@ fn node_table(per_node: &BTreeMap<Arc<str>, usize>) -> String {
         per_node.iter().take(MAX_NODES).map(|(node, n_pods)| vec![format!("  {node}"), n_pods.to_string()]).collect();
     let mut text = align(&rows);
     if per_node.len() > MAX_NODES {
-        text.push_str(&format!("  and {} more nodes; -o json has them all\n", per_node.len() - MAX_NODES));
+        text.push_str(&format!("  and {}; -o json has them all\n", counted(per_node.len() - MAX_NODES, "more node")));
     }
     text
 }

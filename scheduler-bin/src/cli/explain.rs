@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::source::Source;
 use super::{EXIT_CODES, Failure, Output, run};
 use crate::choice::Choice;
+use crate::counted::counted;
 use crate::explain::{Remedy, Verdicts, WhatIf};
 use crate::simulate::measure::Measure;
 use crate::simulate::run::{Manner, Run, Told};
@@ -28,7 +29,7 @@ const MAX_NODES: usize = 12;
         out, and the scores. For a pod that fits nowhere: the smallest changes that would let it in, each tried on the engine. Nothing is \
         written to the cluster. A pod that has a node already is placed as if it had none. Pods of manifests are placed one after the \
         other first, in the order of the files.",
-    after_help = format!("Examples:\n  plimsoll explain big\n  plimsoll explain web-5d9c-x2x7q -n shop --why-not node-b\n  kubectl get nodes,pods -A -o yaml > dump.yaml && plimsoll explain big --from dump.yaml\n  plimsoll explain big --record today.jsonl\n\n{EXIT_CODES}")
+    after_help = format!("Examples:\n  plimsoll explain big\n  plimsoll explain web-5d9c-x2x7q -n shop --why-not node-b\n  kubectl get nodes,pods -A -o yaml > dump.yaml && plimsoll explain big --from dump.yaml\n  plimsoll explain web -f deployment.yaml --nodes 3x4cpu,16Gi\n  plimsoll explain big --record today.jsonl\n\n{EXIT_CODES}")
 )]
 pub(crate) struct Explain {
     /// Name of the pod, also as pod/NAME; the beginning of a name is enough where only one pod, or only replicas of
@@ -44,11 +45,15 @@ pub(crate) struct Explain {
     #[arg(long, value_name = "NODE", value_parser = |text: &str| name_of(text, &["node", "nodes", "no"]))]
     why_not: Option<String>,
 
+    /// Manifests that are applied first; may be repeated. Their pods are placed one after the other.
+    #[arg(short, long, value_name = "FILE", help_heading = "Cluster")]
+    filename: Vec<PathBuf>,
+
     #[command(flatten)]
     source: Source,
 
     /// A recording of `plimsoll run --record`: the pod's last attempt in it is told, with the cluster as it was then.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "kubeconfig", "config"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["filename", "from", "nodes", "cluster", "kubeconfig", "config"])]
     record: Option<PathBuf>,
 
     /// The KubeSchedulerConfiguration to place by. Default: kube-scheduler's plugins, every node scored.
@@ -85,7 +90,7 @@ impl Explain {
     pub(crate) async fn execute(self, registry: Registry) -> Result<(), Failure> {
         let answer = match &self.record {
             Some(path) => self.in_recording(path, &registry)?,
-            None => self.in_world(&self.source.read().await?, &registry)?,
+            None => self.in_world(&self.source.read(&self.filename).await?, &registry)?,
         };
         let why_not = match &self.why_not {
             None => None,
@@ -359,7 +364,7 @@ fn write_verdicts(verdicts: &Verdicts, out: &mut dyn io::Write) -> io::Result<()
         writeln!(out, "      {node}: {}", all.join("; "))?;
     }
     if several.len() > MAX_NODES {
-        writeln!(out, "      and {} more nodes; -o json has them all", several.len() - MAX_NODES)?;
+        writeln!(out, "      and {}; -o json has them all", counted(several.len() - MAX_NODES, "more node"))?;
     }
     Ok(())
 }

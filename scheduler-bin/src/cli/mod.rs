@@ -13,6 +13,7 @@ mod source;
 #[cfg(feature = "offline-cluster")]
 mod up;
 
+use std::error::Error;
 use std::fmt;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
@@ -25,6 +26,9 @@ const EXIT_CODES: &str = "Exit codes:
   0  done
   1  failed: the cluster, the network or the workload
   2  wrong usage or bad input: flags, files, configuration";
+
+/// Exit code of a command whose output nobody reads any more: what a shell tells of one that SIGPIPE has ended.
+const BROKEN_PIPE: u8 = 128 + 13;
 
 /// A kube-scheduler in Rust, and a whole offline cluster to run it in.
 #[derive(Parser)]
@@ -92,6 +96,21 @@ impl Failure {
     }
 }
 
+/// An error's text with what caused it; a cause that the text tells already is not told again.
+pub(crate) fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        let words = inner.to_string();
+        if !text.contains(&words) {
+            text.push_str(": ");
+            text.push_str(&words);
+        }
+        cause = inner.source();
+    }
+    text
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
@@ -99,9 +118,12 @@ impl fmt::Display for Failure {
 }
 
 impl From<io::Error> for Failure {
-    /// For the command's own output.
+    /// For the command's own output. A reader that has gone, such as `head`, has seen what it wanted.
     fn from(error: io::Error) -> Self {
-        Self::failed(format_args!("cannot write the output: {error}"))
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self { code: BROKEN_PIPE, message: String::new() },
+            _ => Self::failed(format_args!("cannot write to standard output: {error}")),
+        }
     }
 }
 
@@ -109,18 +131,25 @@ impl From<io::Error> for Failure {
 pub(crate) fn main(registry: Registry) -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => {
-            let code = if error.use_stderr() { 2 } else { 0 };
-            // Nobody is left to tell when standard error is closed.
+        // Nobody is left to tell when standard error is closed.
+        Err(error) if error.use_stderr() => {
             let _ = error.print();
-            return ExitCode::from(code);
+            return ExitCode::from(2);
         }
+        Err(help) => return end(help.print().and_then(|()| io::stdout().flush()).map_err(Failure::from)),
     };
     start_logging(arguments.verbose);
-    match execute(arguments.command, registry) {
+    end(execute(arguments.command, registry))
+}
+
+/// The exit code; a failure is told on standard error.
+fn end(result: Result<(), Failure>) -> ExitCode {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            let _ = writeln!(io::stderr(), "plimsoll: {}", failure.message);
+            if !failure.message.is_empty() {
+                let _ = writeln!(io::stderr(), "plimsoll: {}", failure.message);
+            }
             ExitCode::from(failure.code)
         }
     }
@@ -163,7 +192,7 @@ fn execute(command: Command, registry: Registry) -> Result<(), Failure> {
     result
 }
 
-/// Resolves when the user or the system asks the process to end (SIGINT, SIGTERM).
+/// Resolves when the user, the terminal or the system asks the process to end (SIGINT, SIGHUP, SIGTERM).
 ///
 /// # Errors
 /// The signal handlers cannot be installed.
@@ -172,10 +201,12 @@ fn termination() -> io::Result<impl Future<Output = ()> + Send> {
     {
         use tokio::signal::unix::{SignalKind, signal};
         let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut hangup = if ignores_hangup() { None } else { Some(signal(SignalKind::hangup())?) };
         let mut terminate = signal(SignalKind::terminate())?;
         Ok(async move {
             tokio::select! {
                 _ = interrupt.recv() => {}
+                _ = async { hangup.as_mut().expect("the branch asks for it").recv().await }, if hangup.is_some() => {}
                 _ = terminate.recv() => {}
             }
         })
@@ -187,10 +218,33 @@ fn termination() -> io::Result<impl Future<Output = ()> + Send> {
     })
 }
 
+/// Whether whoever started the process wants it to outlive its terminal, as nohup does.
+#[cfg(unix)]
+fn ignores_hangup() -> bool {
+    // There is no safe call that asks; elsewhere than on Linux nobody is asked.
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    // SIGHUP is number 1, the lowest bit.
+    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use clap::CommandFactory as _;
+
+    #[test]
+    fn causes_are_told_once() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("{text}")]
+        struct Outer {
+            text: &'static str,
+            source: io::Error,
+        }
+        let outer = |text| with_causes(&Outer { text, source: io::Error::other("disk full") });
+        assert_eq!(outer("cannot write a"), "cannot write a: disk full");
+        assert_eq!(outer("cannot write a: disk full"), "cannot write a: disk full");
+    }
 
     #[test]
     fn the_command_line_is_consistent() {

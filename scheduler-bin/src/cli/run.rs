@@ -1,5 +1,6 @@
 //! `plimsoll run`: the scheduler on its own, against any cluster's kubeconfig.
 
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -7,7 +8,7 @@ use clap::Args;
 use scheduler_core::config::{KubeSchedulerConfiguration, LeaderElectionConfiguration};
 use scheduler_core::framework::Registry;
 
-use super::{EXIT_CODES, Failure, termination};
+use super::{EXIT_CODES, Failure, termination, with_causes};
 use crate::live::connect::{self, connect};
 use crate::live::{LeaderElection, LiveError, LiveScheduler, Options, Record};
 
@@ -76,6 +77,7 @@ impl Run {
             )));
         }
 
+        let elects = election.is_some();
         let names: Vec<_> = configuration.profiles.iter().map(|profile| profile.scheduler_name.clone()).collect();
         let options = Options {
             configuration,
@@ -89,9 +91,17 @@ impl Run {
         let mut scheduler =
             LiveScheduler::start(connection.client, &registry, options).await.map_err(|error| match error {
                 LiveError::Configuration(_) => Failure::bad_input(error),
-                other => Failure::failed(other),
+                other => Failure::failed(with_causes(&other)),
             })?;
-        tracing::info!("serving {} on {}", names.join(", "), connection.server);
+        let elects = if elects { "on" } else { "off" };
+        let plural = if names.len() == 1 { "profile" } else { "profiles" };
+        // Standard error may be closed; that is no reason not to schedule.
+        let _ = writeln!(
+            io::stderr(),
+            "serving {plural} {} on {}, leader election {elects}",
+            names.join(", "),
+            connection.server
+        );
         tokio::select! {
             () = terminated => {
                 tracing::info!("ending");

@@ -3,7 +3,10 @@
 mod input;
 mod output;
 
+use std::collections::BTreeMap;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -12,7 +15,9 @@ use scheduler_core::engine::{Options, Scheduler};
 use scheduler_core::framework::Registry;
 use scheduler_core::model::Timestamp;
 
-use super::{EXIT_CODES, Failure, run};
+use super::{EXIT_CODES, Failure, run, source, termination};
+use crate::counted::counted;
+use crate::output_file;
 use crate::report::condition::Condition;
 use crate::report::{RunReport, SimulationReport};
 use crate::simulate::measure::{Measure, Price};
@@ -63,28 +68,46 @@ enum Form {
     Csv,
 }
 
+/// A run waits for nothing, so that a signal is answered beside it: no file stays that is not whole.
+fn end_clean_when_interrupted() -> Result<(), Failure> {
+    let terminated =
+        termination().map_err(|error| Failure::failed(format_args!("cannot wait for signals: {error}")))?;
+    tokio::spawn(async move {
+        terminated.await;
+        output_file::remove_unfinished();
+        // The message is for a terminal that may be gone.
+        let _ = writeln!(io::stderr(), "\nplimsoll: interrupted before the run was over; no file was written");
+        std::process::exit(1);
+    });
+    Ok(())
+}
+
 impl Simulate {
     /// Runs and writes the result.
     pub(crate) async fn execute(self, registry: &Registry) -> Result<(), Failure> {
+        end_clean_when_interrupted()?;
         if let Some(path) = &self.input.replay {
             return self.replay(path, registry);
         }
         let condition = self.output.fail_if.as_deref().map(Condition::parse).transpose().map_err(Failure::bad_input)?;
         let input = self.input.read().await?;
-        for warning in &input.world.warnings {
-            tracing::warn!("{warning}");
-        }
+        source::tell(&input.world);
         let configurations = self.configurations(&input)?;
         let pool = rayon::ThreadPoolBuilder::new()
             .build()
             .map_err(|error| Failure::failed(format_args!("cannot start threads: {error}")))?;
         let mut decisions = self.output.decisions()?;
-        let mut runs = Vec::new();
+        let (mut runs, mut warnings) = (Vec::new(), input.world.warnings.clone());
         for (name, configuration) in &configurations {
-            runs.push(self.run(name, configuration, &input, registry, &pool, &mut decisions)?);
+            let (run, unserved) = self.run(name, configuration, &input, registry, &pool, &mut decisions)?;
+            runs.push(run);
+            if let Some(unserved) = unserved {
+                tracing::warn!("{unserved}");
+                warnings.push(unserved);
+            }
         }
         decisions.finish()?;
-        let report = SimulationReport::new(self.seed, runs, input.world.warnings.clone());
+        let report = SimulationReport::new(self.seed, runs, warnings);
         self.output.write(&report, &input.description)?;
         if let Some(condition) = condition {
             for run in &report.runs {
@@ -113,8 +136,9 @@ impl Simulate {
         self.output.write_replay(&replayed)?;
         if replayed.n_different > 0 {
             return Err(Failure::failed(format_args!(
-                "{} of {} decisions came out otherwise than recorded",
-                replayed.n_different, replayed.n_decisions
+                "{} of {} came out otherwise than recorded",
+                replayed.n_different,
+                counted(replayed.n_decisions, "decision")
             )));
         }
         Ok(())
@@ -123,7 +147,17 @@ impl Simulate {
     /// Names and configurations, in the order of the flags.
     fn configurations(&self, input: &Input) -> Result<Vec<(String, KubeSchedulerConfiguration)>, Failure> {
         if self.config.is_empty() {
-            return Ok(vec![("default".to_owned(), run::configuration(None, Some(&input.scheduler_name))?)]);
+            let mut configuration = run::configuration(None, None)?;
+            // Whoever the pods ask for is served, all by the same plugins.
+            if let [profile] = &configuration.profiles[..] {
+                let served = input.scheduler_names.iter().map(|name| {
+                    let mut profile = profile.clone();
+                    profile.scheduler_name = name.to_string();
+                    profile
+                });
+                configuration.profiles = served.collect();
+            }
+            return Ok(vec![("default".to_owned(), configuration)]);
         }
         let name =
             |path: &PathBuf| path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
@@ -147,7 +181,7 @@ impl Simulate {
         registry: &Registry,
         pool: &rayon::ThreadPool,
         decisions: &mut output::Decisions,
-    ) -> Result<RunReport, Failure> {
+    ) -> Result<(RunReport, Option<String>), Failure> {
         let options = Options { seed: self.seed, ..Options::default() };
         let scheduler = Scheduler::new(configuration, registry, options).map_err(Failure::bad_input)?;
         let measure = Measure::new(Timestamp::ZERO, self.price.clone());
@@ -164,8 +198,28 @@ impl Simulate {
             .play(&input.world.objects, &input.world.bound, input.waiting(), script)
             .map_err(|error| Failure::bad_input(input.in_trace(&error)))?;
         decisions.clear();
+        let unserved = unserved(name, configuration, &finished.other_schedulers);
         let mut run = RunReport::new(name.to_owned(), finished, !self.output.reproducible);
         (run.bindings, run.unschedulable, run.listed_all) = lists.into_parts();
-        Ok(run)
+        Ok((run, unserved))
     }
+}
+
+/// What there is to say about pods that name other schedulers than the profiles of this configuration.
+fn unserved(
+    name: &str,
+    configuration: &KubeSchedulerConfiguration,
+    others: &BTreeMap<Arc<str>, u64>,
+) -> Option<String> {
+    let pods = others.iter().map(|(name, n)| format!("{} of {name}", counted(*n, "pod"))).collect::<Vec<_>>();
+    let served: Vec<&str> = configuration.profiles.iter().map(|profile| profile.scheduler_name.as_str()).collect();
+    let which = if name == "default" { String::new() } else { format!(" of {name}") };
+    (!pods.is_empty()).then(|| {
+        format!(
+            "{} left out: their spec.schedulerName is served by no profile{which}, whose {} {}",
+            pods.join(", "),
+            if served.len() == 1 { "schedulerName is" } else { "schedulerNames are" },
+            served.join(", ")
+        )
+    })
 }

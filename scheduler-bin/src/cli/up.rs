@@ -12,7 +12,7 @@ use scheduler_core::framework::Registry;
 use serde_json::json;
 
 use super::nodes::NodeFlags;
-use super::{EXIT_CODES, Failure, Output, run, termination};
+use super::{EXIT_CODES, Failure, Output, run, termination, with_causes};
 use crate::live::LiveError;
 use crate::offline::{Offline, OfflineError, OfflineOptions, write_private};
 
@@ -65,11 +65,6 @@ impl Up {
         let start = Instant::now();
         let terminated =
             termination().map_err(|error| Failure::failed(format_args!("cannot wait for signals: {error}")))?;
-        if let Some(file) = &self.token_auth_file
-            && !file.is_file()
-        {
-            return Err(Failure::bad_input(format_args!("--token-auth-file {}: no such file", file.display())));
-        }
         let options = OfflineOptions {
             nodes: self.nodes.to_nodes(if self.continues() { 0 } else { 3 })?,
             address: self.bind_address,
@@ -82,11 +77,11 @@ impl Up {
             observer: None,
         };
         let mut offline = Offline::start(&registry, options).await.map_err(|error| match error {
-            OfflineError::Cluster(error) if error.is_bad_input() => Failure::bad_input(error),
+            OfflineError::Cluster(error) if error.is_bad_input() => Failure::bad_input(with_causes(&error)),
             error @ (OfflineError::Scheduler(LiveError::Configuration(_)) | OfflineError::Node { .. }) => {
-                Failure::bad_input(error)
+                Failure::bad_input(with_causes(&error))
             }
-            other => Failure::failed(other),
+            other => Failure::failed(with_causes(&other)),
         })?;
 
         let node_names = offline.node_names().await.map_err(Failure::failed)?;

@@ -22,6 +22,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::choice::Choice;
 use crate::cli::Failure;
+use crate::counted::counted;
 use crate::live::{Happened, Observer};
 use crate::manifest::Document;
 use crate::offline::{Offline, OfflineOptions};
@@ -219,7 +220,8 @@ async fn wait_for_nodes(client: &Client, n_nodes: usize) -> Result<(), Failure> 
         }
         if Instant::now() > deadline {
             return Err(Failure::failed(format_args!(
-                "{n_ready} of {n_nodes} nodes became Ready within {} s",
+                "{n_ready} of {} became Ready within {} s",
+                counted(n_nodes, "node"),
                 NODES_DEADLINE.as_secs()
             )));
         }

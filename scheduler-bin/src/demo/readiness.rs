@@ -3,6 +3,8 @@
 use kube::Client;
 use serde_json::Value;
 
+use crate::counted::counted;
+
 /// What an object is still waiting for; `None` when it runs.
 pub(crate) fn waits_for(object: &Value) -> Option<String> {
     let status = &object["status"];
@@ -16,15 +18,16 @@ pub(crate) fn waits_for(object: &Value) -> Option<String> {
         }
         "Deployment" => {
             let (ready, updated) = (number(&status["readyReplicas"]), number(&status["updatedReplicas"]));
-            (!observed || ready < wanted || updated < wanted).then(|| format!("{ready} of {wanted} pods ready"))
+            (!observed || ready < wanted || updated < wanted)
+                .then(|| format!("{ready} of {} ready", counted(wanted, "pod")))
         }
         "ReplicaSet" | "ReplicationController" | "StatefulSet" => {
             let ready = number(&status["readyReplicas"]);
-            (!observed || ready < wanted).then(|| format!("{ready} of {wanted} pods ready"))
+            (!observed || ready < wanted).then(|| format!("{ready} of {} ready", counted(wanted, "pod")))
         }
         "DaemonSet" => {
             let (ready, wanted) = (number(&status["numberReady"]), number(&status["desiredNumberScheduled"]));
-            (!observed || ready < wanted).then(|| format!("{ready} of {wanted} pods ready"))
+            (!observed || ready < wanted).then(|| format!("{ready} of {} ready", counted(wanted, "pod")))
         }
         "Job" => {
             let complete = condition(object, "Complete").is_some();

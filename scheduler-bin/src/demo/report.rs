@@ -12,6 +12,7 @@ use super::narration::{self, Cast};
 use super::table::Table;
 use crate::choice::Choice;
 use crate::cli::Failure;
+use crate::counted::counted;
 use crate::manifest::Document;
 
 /// Everything that is known at the end.
@@ -52,7 +53,12 @@ impl Writer {
         let mut out = io::stdout().lock();
         let objects: Vec<_> =
             documents.iter().map(|document| format!("{} {}", document.kind(), document.name())).collect();
-        writeln!(out, "Offline cluster at {server} with {} nodes; applying {}.\n", nodes.len(), objects.join(", "))?;
+        writeln!(
+            out,
+            "Offline cluster at {server} with {}; applying {}.\n",
+            counted(nodes.len(), "node"),
+            objects.join(", ")
+        )?;
         writeln!(out, "{}", narration::head())
     }
 
@@ -86,7 +92,11 @@ impl Writer {
         )?;
         if let Some(after) = report.running_after {
             let n_pods = report.pods.objects().count();
-            writeln!(out, "All {n_pods} pods run, {} ms after apply.", after.as_millis())?;
+            let run = match n_pods {
+                1 => "The pod runs".to_owned(),
+                n => format!("All {n} pods run"),
+            };
+            writeln!(out, "{run}, {} ms after apply.", after.as_millis())?;
         }
         out.flush()
     }

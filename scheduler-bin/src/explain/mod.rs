@@ -10,7 +10,7 @@ use scheduler_core::engine::{Examination, PostFilterOutcome};
 use scheduler_core::framework::NominatedNode;
 use serde_json::{Value, json};
 
-pub(crate) use remedy::Remedy;
+pub(crate) use remedy::{Remedy, Step};
 pub(crate) use what_if::WhatIf;
 
 /// Everything that keeps a pod off the nodes: plugin by plugin, not only the first.

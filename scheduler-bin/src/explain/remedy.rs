@@ -1,5 +1,6 @@
 //! Single changes that can let a pod in: what they do to the pod or the cluster, and how they are told.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use scheduler_core::model::{
@@ -138,7 +139,7 @@ impl Step {
                 let names: Vec<String> =
                     pods.iter().take(4).map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect();
                 let rest = if pods.len() > 4 { format!(" and {} more", pods.len() - 4) } else { String::new() };
-                format!("delete {}{rest} from {node} ({why})", names.join(", "))
+                format!("delete {}{rest} from {node} ({why}{})", names.join(", "), come_back(pods))
             }
             Self::MaxSkew { key, from, to, .. } => {
                 format!("raise maxSkew of its spread constraint on {key} from {from} to {to}")
@@ -188,6 +189,17 @@ impl Remedy {
     pub(crate) fn to_json(&self) -> serde_json::Value {
         let kinds: Vec<&str> = self.steps.iter().map(Step::kind).collect();
         serde_json::json!({"kinds": kinds, "text": self.text(), "node": self.node, "nodes": self.n_nodes, "checked": true})
+    }
+}
+
+/// What is to be known of pods that somebody makes again when they are deleted.
+fn come_back(pods: &[Arc<Pod>]) -> String {
+    let kinds: BTreeSet<&str> =
+        pods.iter().filter_map(|pod| pod.controller.as_ref()).map(|owner| &*owner.kind).collect();
+    match kinds.into_iter().collect::<Vec<_>>()[..] {
+        [] => String::new(),
+        [kind] => format!("; its {kind} makes another"),
+        ref kinds => format!("; their controllers, {}, make others", kinds.join(" and ")),
     }
 }
 
@@ -257,6 +269,8 @@ pub(crate) fn hard_constraints(pod: &Pod) -> impl Iterator<Item = usize> + '_ {
 
 #[cfg(test)]
 mod tests {
+    use scheduler_core::model::OwnerReference;
+
     use super::*;
 
     #[test]
@@ -270,6 +284,25 @@ mod tests {
         ] {
             assert_eq!(amount(resource, number), want);
         }
+    }
+
+    #[test]
+    fn pods_that_come_back_are_told() {
+        let pod = |kind: Option<&str>| {
+            let owner = |kind: &str| {
+                let (api_version, name, uid) = ("v1".into(), "o".into(), "u".into());
+                Arc::new(OwnerReference { api_version, kind: kind.into(), name, uid })
+            };
+            let controller = kind.map(owner);
+            Arc::new(Pod { namespace: "a".into(), name: "p".into(), controller, ..Pod::default() })
+        };
+        let text = |kinds: &[Option<&str>]| Step::Evict(kinds.iter().map(|kind| pod(*kind)).collect(), "why").text("n");
+        assert_eq!(text(&[None]), "delete a/p from n (why)");
+        assert_eq!(text(&[Some("ReplicaSet")]), "delete a/p from n (why; its ReplicaSet makes another)");
+        assert_eq!(
+            text(&[Some("Job"), None, Some("StatefulSet")]),
+            "delete a/p, a/p, a/p from n (why; their controllers, Job and StatefulSet, make others)"
+        );
     }
 
     #[test]

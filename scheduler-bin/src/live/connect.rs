@@ -1,13 +1,12 @@
 //! From a kubeconfig (or the pod's own service account) to a client that is known to work. Changes nothing in the cluster.
 
-use std::error::Error as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::Request;
 use jiff::Timestamp;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
-use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError, LoadDataError};
 use kube::{Api, Client, Config};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -38,7 +37,17 @@ pub enum ConnectError {
         "no kubeconfig: expected --kubeconfig FILE, the variable KUBECONFIG, ~/.kube/config, or a pod with a service account"
     )]
     NoKubeconfig,
-    /// The kubeconfig is missing, malformed or incomplete.
+    /// The kubeconfig, or a file that it names, cannot be read.
+    #[error("cannot read {what} {path}: {source}")]
+    Unreadable {
+        /// `the kubeconfig`, or what the file is to it.
+        what: String,
+        /// The file.
+        path: String,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// The kubeconfig is malformed or incomplete.
     #[error("{origin}: {problem}")]
     Kubeconfig {
         /// Path of the file.
@@ -105,7 +114,7 @@ pub enum ConnectError {
 impl ConnectError {
     /// Whether the user's input is at fault, not the cluster.
     pub fn is_bad_input(&self) -> bool {
-        matches!(self, Self::NoKubeconfig | Self::Kubeconfig { .. })
+        matches!(self, Self::NoKubeconfig | Self::Unreadable { .. } | Self::Kubeconfig { .. })
     }
 }
 
@@ -127,10 +136,9 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Connection, ConnectErr
 #[cfg(feature = "offline-cluster")]
 pub(crate) async fn from_text(text: &str) -> Result<Connection, ConnectError> {
     let origin = "the cluster's kubeconfig".to_owned();
-    let wrong = |error| ConnectError::Kubeconfig { origin: origin.clone(), problem: explain(&error) };
-    let file = Kubeconfig::from_yaml(text).map_err(wrong)?;
-    let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(wrong)?;
-    with_config(config, origin)
+    let file = Kubeconfig::from_yaml(text).map_err(|error| wrong(error, &origin))?;
+    let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
+    with_config(config.map_err(|error| wrong(error, &origin))?, origin)
 }
 
 async fn load(kubeconfig: Option<&Path>) -> Result<(Config, String), ConnectError> {
@@ -138,17 +146,17 @@ async fn load(kubeconfig: Option<&Path>) -> Result<(Config, String), ConnectErro
         return read(path).await;
     }
     if std::env::var_os("KUBECONFIG").is_some_and(|value| !value.is_empty()) {
-        let origin = "$KUBECONFIG".to_owned();
-        let wrong = |error| ConnectError::Kubeconfig { origin: origin.clone(), problem: explain(&error) };
-        let Some(file) = Kubeconfig::from_env().map_err(wrong)? else { return Err(ConnectError::NoKubeconfig) };
-        let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(wrong)?;
-        return Ok((config, origin));
+        let paths = std::env::var("KUBECONFIG").unwrap_or_default();
+        let origin = format!("{paths} (named by the variable KUBECONFIG)");
+        let file = Kubeconfig::from_env().map_err(|error| wrong(error, &origin))?;
+        let Some(file) = file else { return Err(ConnectError::NoKubeconfig) };
+        return Ok((config_of(file, &origin).await?, origin));
     }
     if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
         let origin = "the pod's service account".to_owned();
         return match Config::incluster() {
             Ok(config) => Ok((config, origin)),
-            Err(error) => Err(ConnectError::Kubeconfig { origin, problem: error.to_string() }),
+            Err(error) => Err(ConnectError::Kubeconfig { origin, problem: chain(&error, ": ") }),
         };
     }
     let home =
@@ -161,16 +169,54 @@ async fn load(kubeconfig: Option<&Path>) -> Result<(Config, String), ConnectErro
 
 async fn read(path: &Path) -> Result<(Config, String), ConnectError> {
     let origin = path.display().to_string();
-    let wrong = |error| ConnectError::Kubeconfig { origin: origin.clone(), problem: explain(&error) };
-    let file = Kubeconfig::read_from(path).map_err(wrong)?;
-    let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(wrong)?;
-    Ok((config, origin))
+    let file = Kubeconfig::read_from(path).map_err(|error| wrong(error, &origin))?;
+    Ok((config_of(file, &origin).await?, origin))
+}
+
+async fn config_of(file: Kubeconfig, origin: &str) -> Result<Config, ConnectError> {
+    let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
+    let config = config.map_err(|error| wrong(error, origin))?;
+    // The client reads it with the first request, where its error would name neither the file nor the reason.
+    if let Some(path) = config.auth_info.token_file.as_ref().filter(|_| config.auth_info.token.is_none()) {
+        std::fs::read_to_string(path).map_err(|source| unreadable("the tokenFile", origin, path, source))?;
+    }
+    for (what, path) in [
+        ("the client-certificate", config.auth_info.client_certificate.as_ref()),
+        ("the client-key", config.auth_info.client_key.as_ref()),
+    ] {
+        if let Some(path) = path {
+            std::fs::read(path).map_err(|source| unreadable(what, origin, path, source))?;
+        }
+    }
+    Ok(config)
+}
+
+fn unreadable(what: &str, origin: &str, path: &str, source: std::io::Error) -> ConnectError {
+    ConnectError::Unreadable { what: format!("{what} of {origin},"), path: path.to_owned(), source }
+}
+
+fn wrong(error: KubeconfigError, origin: &str) -> ConnectError {
+    let load = |what: &str, source, path: &Path| unreadable(what, origin, &path.display().to_string(), source);
+    match error {
+        KubeconfigError::ReadConfig(source, path) => {
+            let named = if origin.starts_with(&*path.to_string_lossy()) { "" } else { " that KUBECONFIG names" };
+            let what = format!("the kubeconfig{named}");
+            ConnectError::Unreadable { what, path: path.display().to_string(), source }
+        }
+        KubeconfigError::LoadCertificateAuthority(LoadDataError::ReadFile(source, path)) => {
+            load("the certificate-authority", source, &path)
+        }
+        KubeconfigError::LoadClientCertificate(LoadDataError::ReadFile(source, path)) => {
+            load("the client-certificate", source, &path)
+        }
+        KubeconfigError::LoadClientKey(LoadDataError::ReadFile(source, path)) => load("the client-key", source, &path),
+        error => ConnectError::Kubeconfig { origin: origin.to_owned(), problem: explain(&error) },
+    }
 }
 
 /// The problem without the file's name, which stands before it already.
 fn explain(error: &KubeconfigError) -> String {
     match error {
-        KubeconfigError::ReadConfig(source, _) => source.to_string(),
         KubeconfigError::Parse(source) => {
             let text = source.without_snippet().to_string();
             format!("not a kubeconfig: {}", text.lines().next().unwrap_or_default())
@@ -234,7 +280,7 @@ async fn probe(connection: &Connection) -> Result<(), ConnectError> {
     };
     let problem = failure::describe(&error);
     let origin = connection.origin.clone();
-    let chain = chain(&error);
+    let chain = chain(&error, " | ");
     let says = |words: &[&str]| words.iter().any(|word| chain.contains(word));
     Err(match &error {
         kube::Error::Api(status) if status.code == 401 => ConnectError::Unauthorized { server, origin, problem },
@@ -264,11 +310,11 @@ async fn probe(connection: &Connection) -> Result<(), ConnectError> {
     })
 }
 
-fn chain(error: &kube::Error) -> String {
+fn chain(error: &dyn std::error::Error, separator: &str) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(inner) = cause {
-        text.push_str(" | ");
+        text.push_str(separator);
         text.push_str(&inner.to_string());
         cause = inner.source();
     }
@@ -408,7 +454,36 @@ mod tests {
     #[tokio::test]
     async fn a_missing_kubeconfig_is_named() {
         let Err(error) = load(Some(Path::new("/no/such/file"))).await else { panic!("there is no such file") };
-        assert_eq!(error.to_string(), "/no/such/file: No such file or directory (os error 2)");
+        assert_eq!(
+            error.to_string(),
+            "cannot read the kubeconfig /no/such/file: No such file or directory (os error 2)"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_missing_file_that_the_kubeconfig_names_is_named() {
+        let user = |user: &str| {
+            format!(
+                "current-context: x\ncontexts: [{{name: x, context: {{cluster: c, user: u}}}}]\n\
+                 clusters: [{{name: c, cluster: {{server: 'https://127.0.0.1:1'}}}}]\nusers: [{{name: u, user: {user}}}]\n"
+            )
+        };
+        for (name, text, want) in [
+            ("a token", user("{tokenFile: /no/token}"), "cannot read the tokenFile of FILE, /no/token: No such file"),
+            (
+                "a client certificate",
+                user("{client-certificate: /no/crt, client-key: /no/key}"),
+                "cannot read the client-certificate of FILE, /no/crt: No such file",
+            ),
+            (
+                "an authority",
+                user("{}").replace("{server:", "{certificate-authority: /no/ca, server:"),
+                "cannot read the certificate-authority of FILE, /no/ca: No such file",
+            ),
+        ] {
+            let error = error_of(&text).await;
+            assert!(error.starts_with(want), "{name}: {error}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Leader election by a Lease: of many schedulers that share one, only the holder schedules. Knows nothing of scheduling.
 
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -45,11 +46,18 @@ impl Elector {
 
     /// Waits until this process holds the Lease; `false` if `stop` came first.
     pub(crate) async fn acquire(&mut self, stop: &CancellationToken) -> bool {
-        tracing::info!("waiting for lease {}/{} as {}", self.config.namespace, self.config.name, self.identity);
+        let (namespace, name) = (self.config.namespace.clone(), self.config.name.clone());
+        let mut told = None;
         loop {
             if self.try_acquire_or_renew().await {
-                tracing::info!("holding lease {}/{}", self.config.namespace, self.config.name);
+                say(format_args!("holding the lease {namespace}/{name} as {}", self.identity));
                 return true;
+            }
+            let holder = self.observed.as_ref().and_then(|(spec, _)| spec.holder_identity.clone());
+            if told.as_ref() != Some(&holder) {
+                let held = holder.as_ref().map(|holder| format!(", which {holder} holds")).unwrap_or_default();
+                say(format_args!("waiting for the lease {namespace}/{name}{held}"));
+                told = Some(holder);
             }
             // Upstream: leaderelection.go JitterFactor 1.2.
             let pause = self.config.retry_period.mul_f64(1.0 + 1.2 * rand::random::<f64>());
@@ -73,7 +81,6 @@ impl Elector {
                 Ok(true) => renewed = Instant::now(),
                 Ok(false) if renewed.elapsed() < self.config.renew_deadline => {}
                 _ => {
-                    tracing::error!("lost lease {}/{}", self.config.namespace, self.config.name);
                     return;
                 }
             }
@@ -181,6 +188,12 @@ impl Elector {
             );
         }
     }
+}
+
+/// What whoever started the scheduler should see whatever is logged: whether it is this one that schedules.
+fn say(words: std::fmt::Arguments<'_>) {
+    // Standard error may be closed; that is no reason not to schedule.
+    let _ = writeln!(std::io::stderr(), "{words}");
 }
 
 #[cfg(test)]

@@ -156,6 +156,7 @@ fn figure(name: &str, summary: &Summary) -> Result<f64, String> {
         "scheduled" => summary.pods_scheduled as f64,
         "unschedulable" => summary.pods_unschedulable as f64,
         "pending" => summary.pods_pending as f64,
+        "otherSchedulers" => summary.pods_of_other_schedulers as f64,
         "left" => summary.pods_left as f64,
         "preemptions" => summary.preemptions as f64,
         "displaced" => summary.displaced as f64,

@@ -1,12 +1,17 @@
 //! What each figure of a report means; the HTML report prints them, `--fail-if` takes their names.
 
 /// Name, unit, meaning.
-pub(crate) const DEFINITIONS: [(&str, &str, &str); 19] = [
+pub(crate) const DEFINITIONS: [(&str, &str, &str); 20] = [
     ("nodes", "nodes", "Nodes at the end of the run."),
     ("pods", "pods", "Pods that came during the run; those that had a node before it are not counted."),
     ("scheduled", "pods", "Pods that got a node, whatever became of them later."),
     ("unschedulable", "pods", "Pods that never got a node: they wait at the end, or were deleted while they waited."),
     ("pending", "pods", "Pods that wait for a node at the end."),
+    (
+        "otherSchedulers",
+        "pods",
+        "Pods without a node that name a scheduler which no profile of the configuration serves; they count nowhere else.",
+    ),
     ("left", "pods", "Pods that ended or were deleted while they had a node."),
     ("preemptions", "pods", "Pods that were evicted to make room for pods of higher priority."),
     ("displaced", "pods", "Pods that lost their node because it was drained, failed or deleted."),

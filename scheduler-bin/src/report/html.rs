@@ -260,8 +260,11 @@ fn heat_maps(run: &RunReport, named: bool, out: &mut dyn Write) -> io::Result<()
         let scale = format!(
             "<div class=\"scale\"><span>0%</span><svg viewBox=\"0 0 154 12\">{swatches}</svg><span>100% requested</span></div>"
         );
-        let note =
-            format!("One cell a node, in the order of the cluster; {} nodes offer it.", grouped(offers.len() as f64));
+        let note = format!(
+            "One cell a node, in the order of the cluster; {} {} it.",
+            grouped(offers.len() as f64),
+            if offers.len() == 1 { "node offers" } else { "nodes offer" }
+        );
         section(out, &title, &note, &format!("{}{scale}", heat(&title, &cells)), false)?;
     }
     Ok(())

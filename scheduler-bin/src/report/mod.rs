@@ -83,6 +83,8 @@ pub(crate) struct Summary {
     pub(crate) pods_unschedulable: u64,
     /// Pods that wait at the end.
     pub(crate) pods_pending: usize,
+    /// Pods that no profile here looks after: they name another scheduler. They count nowhere else.
+    pub(crate) pods_of_other_schedulers: u64,
     /// Pods that ended or were deleted while they had a node.
     pub(crate) pods_left: u64,
     /// Pods that were evicted for others.
@@ -209,7 +211,7 @@ impl SimulationReport {
 impl RunReport {
     /// What a finished run amounts to. Without `timed`, nothing depends on the machine's speed.
     pub(crate) fn new(name: String, finished: Finished, timed: bool) -> Self {
-        let Finished { measure, nodes, n_pending, messages, engine_time, .. } = finished;
+        let Finished { measure, nodes, n_pending, messages, other_schedulers, engine_time, .. } = finished;
         let counts = measure.counts;
         let by_resource = |amounts: &[f64]| -> BTreeMap<Arc<str>, f64> {
             measure.resources.iter().cloned().zip(amounts.iter().copied().map(rounded)).collect()
@@ -225,6 +227,7 @@ impl RunReport {
             pods_scheduled: counts.scheduled,
             pods_unschedulable: n_pending as u64 + counts.gave_up,
             pods_pending: n_pending,
+            pods_of_other_schedulers: other_schedulers.values().sum(),
             pods_left: counts.left,
             preemptions: counts.preempted,
             displaced: counts.displaced,

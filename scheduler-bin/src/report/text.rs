@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use super::{RunReport, SimulationReport, Summary};
 use crate::columns::align;
+use crate::counted::counted;
 use crate::simulate::span::pretty;
 
 /// Most messages that are shown for a run.
@@ -17,8 +18,11 @@ pub(crate) fn write(report: &SimulationReport, out: &mut dyn Write) -> io::Resul
     let first = &report.summary;
     writeln!(
         out,
-        "{} pods on {} nodes: {} placed, {} not.",
-        first.pods, first.nodes, first.pods_scheduled, first.pods_unschedulable
+        "{} on {}: {} placed, {} not.",
+        counted(first.pods, "pod"),
+        counted(first.nodes, "node"),
+        first.pods_scheduled,
+        first.pods_unschedulable
     )?;
     writeln!(out)?;
     for line in align(&table(report)).lines() {
@@ -104,6 +108,7 @@ pub(crate) fn figures(report: &SimulationReport) -> Vec<(String, Show, Figure)> 
     add("scheduled", Show::Count, Box::new(|of| Some(of.pods_scheduled as f64)));
     add("unschedulable", Show::Count, Box::new(|of| Some(of.pods_unschedulable as f64)));
     let some = |amount: u64| (amount > 0).then_some(amount as f64);
+    add("otherSchedulers", Show::Count, Box::new(move |of| some(of.pods_of_other_schedulers)));
     add("left", Show::Count, Box::new(move |of| some(of.pods_left)));
     add("preemptions", Show::Count, Box::new(move |of| some(of.preemptions)));
     add("displaced", Show::Count, Box::new(move |of| some(of.displaced)));
@@ -151,7 +156,7 @@ fn reasons(run: &RunReport, named: bool, out: &mut dyn Write) -> io::Result<()> 
         writeln!(out, "  {} {noun}: {}", grouped(message.pods as f64), message.message)?;
     }
     if run.messages.len() > MAX_MESSAGES {
-        writeln!(out, "  and {} more messages; -o json has them all", run.messages.len() - MAX_MESSAGES)?;
+        writeln!(out, "  and {}; -o json has them all", counted(run.messages.len() - MAX_MESSAGES, "more message"))?;
     }
     Ok(())
 }

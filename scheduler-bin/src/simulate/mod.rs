@@ -14,6 +14,7 @@ mod placement;
 pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod script;
+mod seen;
 pub(crate) mod source;
 pub(crate) mod span;
 mod volumes;
@@ -21,4 +22,5 @@ pub(crate) mod workload;
 mod world;
 
 pub(crate) use placement::Placement;
+pub(crate) use seen::Origin;
 pub(crate) use world::{Arriving, World};

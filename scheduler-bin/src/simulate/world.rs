@@ -9,7 +9,9 @@ use k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::{
     Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Service,
 };
+use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass};
 use kube::api::ListParams;
 use kube::{Api, Client, Resource};
@@ -22,8 +24,10 @@ use super::admission::Admission;
 use super::budgets::Budget;
 use super::documents;
 use super::object::{self, Parsed};
-use super::script::{Leaves, Name};
+use super::script::Leaves;
+use super::seen::{Key, List, Origin, Seen, Spot, Told};
 use super::workload::{Action, Controller, Workload};
+use crate::field_validation;
 use crate::live::failure;
 use crate::manifest::{Document, ManifestError};
 
@@ -48,11 +52,15 @@ pub(crate) struct World {
     /// What is odd but was usable.
     pub(crate) warnings: Vec<String>,
     /// Objects that were read already: dumps tell some twice.
-    seen: FxHashSet<Name>,
+    seen: Seen,
+    /// Fields of dumps that this version of Kubernetes does not know, which newer servers write.
+    pub(crate) n_unknown_fields: usize,
     /// Budgets that are counted here, since no controller has.
     pub(crate) budgets: Vec<Budget>,
     /// The same before everything is read.
     uncounted: FxHashMap<(Arc<str>, Arc<str>), Value>,
+    /// Objects that came again as something that belongs into another list.
+    replaced: FxHashSet<Spot>,
 }
 
 /// What a manifest brings.
@@ -114,34 +122,30 @@ impl fmt::Display for WorldError {
 }
 
 impl World {
-    /// Reads files and directories (recursively). With `partial`, what is broken is left out and told as a warning.
+    /// Adds what stands in files and directories (recursively). Classes are read first: a pod's priority comes from its class,
+    /// wherever that stands. With `partial`, what is broken is left out and told as a warning.
     ///
     /// # Errors
     /// A file cannot be read, or an object is malformed; file, line and object are named.
-    pub(crate) fn from_files(paths: &[PathBuf], partial: bool) -> Result<Self, WorldError> {
-        let mut world = Self::default();
-        world.add_files(paths, partial)?;
-        world.finish();
-        Ok(world)
-    }
-
-    /// Adds what stands in files. Classes are read first: a pod's priority comes from its class, wherever that stands.
-    ///
-    /// # Errors
-    /// As [`World::from_files`].
-    pub(crate) fn add_files(&mut self, paths: &[PathBuf], partial: bool) -> Result<(), WorldError> {
+    pub(crate) fn add_files(&mut self, inputs: &[(PathBuf, Origin)], partial: bool) -> Result<(), WorldError> {
         let mut files = Vec::new();
-        for path in paths {
+        for (path, origin) in inputs {
             let found = files_of(path)?;
             let is_directory = path.is_dir();
-            files.extend(found.into_iter().map(|file| (file, is_directory)));
+            files.extend(found.into_iter().map(|file| (file, *origin, is_directory)));
         }
         let mut held = Vec::new();
         let mut failed = None;
-        for (file, in_directory) in files {
+        for (file, origin, in_directory) in files {
             let world = &mut *self;
             let result = documents::each(&file, &mut |document| {
                 let result = document.map_err(WorldError::Manifest).and_then(|document| {
+                    world.check(&document, origin)?;
+                    let told = world.seen.tell(&document, origin)?;
+                    if told == Told::Again {
+                        return Ok(());
+                    }
+                    world.warnings.extend(told.warning());
                     if world.admission.learn(&document.object) {
                         return Ok(());
                     }
@@ -180,7 +184,7 @@ impl World {
         Ok(())
     }
 
-    /// Reads a live cluster once, page by page.
+    /// Reads a live cluster once, page by page. [`World::finish`] comes next.
     ///
     /// # Errors
     /// The server refuses a LIST or does not answer.
@@ -190,7 +194,7 @@ impl World {
             ($($name:literal $kind:ty => $model:ident),* $(,)?) => {$(
                 for object in list::<$kind>(client, $name).await? {
                     let problem = |error: String| WorldError::Object { place: "cluster".to_owned(), object: $name.to_owned(), problem: error };
-                    world.add(model::$model::try_from(&object).map_err(|error| problem(error.to_string()))?.into());
+                    world.add(model::$model::try_from(&object).map_err(|error| problem(error.to_string()))?.into(), None);
                 }
             )*};
         }
@@ -204,8 +208,21 @@ impl World {
             "csidrivers.storage.k8s.io" CSIDriver => CsiDriver,
             "csistoragecapacities.storage.k8s.io" CSIStorageCapacity => CsiStorageCapacity,
         }
-        world.finish();
+        // What manifests get of the cluster's classes.
+        for class in list::<PriorityClass>(client, "priorityclasses.scheduling.k8s.io").await? {
+            world.learn("PriorityClass", &class);
+        }
+        for class in list::<RuntimeClass>(client, "runtimeclasses.node.k8s.io").await? {
+            world.learn("RuntimeClass", &class);
+        }
         Ok(world)
+    }
+
+    fn learn(&mut self, kind: &str, class: &impl serde::Serialize) {
+        if let Ok(mut object) = serde_json::to_value(class) {
+            object["kind"] = kind.into();
+            self.admission.learn(&object);
+        }
     }
 
     /// Adds one document; kinds that no decision depends on are passed over.
@@ -213,51 +230,86 @@ impl World {
     /// # Errors
     /// The object is not what its kind says.
     pub(crate) fn take(&mut self, document: Document) -> Result<(), WorldError> {
-        let (kind, name) = (document.kind().to_owned(), document.name().to_owned());
-        let namespace = document.object["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
-        let key = Name { kind, namespace, name };
-        if self.seen.contains(&key) && !key.name.is_empty() {
-            return Ok(());
-        }
-        let budget = (key.kind == "PodDisruptionBudget" && document.object["status"]["disruptionsAllowed"].is_null())
-            .then(|| document.object["spec"].clone());
+        let (key, title) = (Key::of(&document), document.title());
+        let budget = (document.kind() == "PodDisruptionBudget"
+            && document.object["status"]["disruptionsAllowed"].is_null())
+        .then(|| document.object["spec"].clone());
         let from_cluster = document.object["metadata"]["uid"].is_string();
         let mut odd = Vec::new();
-        let parsed = object::parse(document.object, &self.admission, &mut odd).map_err(|problem| {
-            WorldError::Object { place: document.place.clone(), object: key.to_string(), problem }
-        })?;
-        self.warnings.extend(odd.into_iter().map(|odd| format!("{}: {key}: {odd}", document.place)));
+        let parsed = object::parse(document.object, &self.admission, &mut odd)
+            .map_err(|problem| WorldError::Object { place: document.place.clone(), object: title.clone(), problem })?;
+        self.warnings.extend(odd.into_iter().map(|odd| format!("{}: {title}: {odd}", document.place)));
         match parsed {
             Parsed::Pod(pod, duration) => {
                 if let Some(duration) = duration {
                     self.durations.insert(Arc::clone(&pod.uid), duration);
                 }
                 if from_cluster || pod.node_name.is_some() || pod.is_terminal() {
-                    self.add(pod.into());
+                    self.add(pod.into(), Some(&key));
                 } else {
-                    self.arriving.push(Arriving::Pod(pod));
+                    self.arrive(Arriving::Pod(pod), &key);
                 }
             }
-            Parsed::Workload(workload) => self.arriving.push(Arriving::Workload(workload)),
+            Parsed::Workload(workload) => self.arrive(Arriving::Workload(workload), &key),
             Parsed::Object(object) => {
                 if let (Object::PodDisruptionBudget(object), Some(spec)) = (&object, budget) {
                     self.uncounted.insert((Arc::clone(&object.namespace), Arc::clone(&object.name)), spec);
                 }
-                self.add(object);
+                self.add(object, Some(&key));
             }
-            Parsed::Other => return Ok(()),
+            Parsed::Other => {}
         }
-        self.seen.insert(key);
         Ok(())
     }
 
-    fn add(&mut self, object: Object) {
-        match object {
-            Object::Pod(pod) if pod.is_terminal() => {}
-            Object::Pod(pod) if pod.node_name.is_some() => self.bound.push(pod),
-            Object::Pod(pod) => self.waiting.push(pod),
-            other => self.objects.push(other),
+    /// Says what is wrong with the fields of a manifest; counts those of dumps.
+    fn check(&mut self, document: &Document, origin: Origin) -> Result<(), WorldError> {
+        let from_cluster = document.object["metadata"]["uid"].is_string();
+        if origin == Origin::Dump && from_cluster && !tracing::enabled!(tracing::Level::INFO) {
+            // They are counted for those who listen only: looking takes longer than reading.
+            return Ok(());
         }
+        let faults = field_validation::faults(&document.object);
+        if faults.is_empty() {
+            return Ok(());
+        }
+        let (place, object) = (document.place.clone(), document.title());
+        if origin == Origin::Dump {
+            let unknown = faults.iter().filter(|fault| fault.starts_with("unknown field"));
+            if from_cluster {
+                self.n_unknown_fields += unknown.count();
+            } else {
+                // No cluster wrote this, so it is perhaps a slip.
+                self.warnings.extend(unknown.map(|fault| format!("{place}: {object}: {fault}; it is left out")));
+            }
+            return Ok(());
+        }
+        Err(WorldError::Object { place, object, problem: faults.join("; ") })
+    }
+
+    /// Adds an object; `key` is its own if it may come again.
+    fn add(&mut self, object: Object, key: Option<&Key>) {
+        let old = key.and_then(|key| self.seen.spot(key));
+        let spot = match object {
+            Object::Pod(pod) if pod.is_terminal() => {
+                self.replaced.extend(old);
+                None
+            }
+            Object::Pod(pod) if pod.node_name.is_some() => {
+                Some(put(&mut self.bound, List::Bound, pod, old, &mut self.replaced))
+            }
+            Object::Pod(pod) => Some(put(&mut self.waiting, List::Waiting, pod, old, &mut self.replaced)),
+            other => Some(put(&mut self.objects, List::Objects, other, old, &mut self.replaced)),
+        };
+        if let Some(key) = key {
+            self.seen.set_spot(key, spot);
+        }
+    }
+
+    fn arrive(&mut self, arriving: Arriving, key: &Key) {
+        let old = self.seen.spot(key);
+        let spot = put(&mut self.arriving, List::Arriving, arriving, old, &mut self.replaced);
+        self.seen.set_spot(key, Some(spot));
     }
 
     /// Names of the nodes.
@@ -270,8 +322,14 @@ impl World {
         self.durations.get(&pod.uid).map_or(Leaves::Never, |duration| Leaves::After(*duration))
     }
 
-    /// What can be said only when everything is read: which budgets are to be counted, and which pods have a node that is not there.
+    /// What can be said only when everything is read: what came again as something else, which budgets are to be counted, and which pods have a node that is not there.
     pub(crate) fn finish(&mut self) {
+        let replaced = std::mem::take(&mut self.replaced);
+        without(&mut self.objects, List::Objects, &replaced);
+        without(&mut self.bound, List::Bound, &replaced);
+        without(&mut self.waiting, List::Waiting, &replaced);
+        without(&mut self.arriving, List::Arriving, &replaced);
+        self.seen = Seen::default();
         let nodes: FxHashSet<&str> = self.nodes().map(|node| &*node.name).collect();
         let lost = |pod: &&Arc<model::Pod>| pod.node_name.as_deref().is_some_and(|node| !nodes.contains(node));
         let warnings: Vec<String> = self
@@ -336,6 +394,29 @@ impl World {
             }
         }
     }
+}
+
+/// Puts an item where its predecessor was; one that is in another list is added to `replaced`.
+fn put<T>(list: &mut Vec<T>, which: List, item: T, old: Option<Spot>, replaced: &mut FxHashSet<Spot>) -> Spot {
+    match old {
+        Some(old) if old.list == which => {
+            list[old.at] = item;
+            old
+        }
+        old => {
+            replaced.extend(old);
+            list.push(item);
+            Spot { list: which, at: list.len() - 1 }
+        }
+    }
+}
+
+fn without<T>(list: &mut Vec<T>, which: List, replaced: &FxHashSet<Spot>) {
+    if replaced.is_empty() {
+        return;
+    }
+    let mut at = 0..;
+    list.retain(|_| at.next().is_none_or(|at| !replaced.contains(&Spot { list: which, at })));
 }
 
 /// Whether the pod or template names a class that may stand further down, or may get the default one.

@@ -65,6 +65,142 @@ fn manifests() -> Result<()> {
     check("a file of other things than nodes", &["up", "--nodes", &nodes], 2, &["found v1 Pod, expected v1 Node"])
 }
 
+/// What `simulate -f` reads is meant: a slip in it is no silent difference.
+#[test]
+fn manifests_of_a_simulation() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let file = |name: &str, text: &str| write(dir.path(), name, text);
+    let simulate = |name: &str, flags: &[&str], code: i32, says: &[&str]| {
+        check(name, &[&["simulate", "--nodes", "3x4cpu,8Gi"], flags].concat(), code, says)
+    };
+    let pod = |image: &str| {
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: a}}\nspec: {{containers: [{{name: c, image: {image}}}]}}\n"
+        )
+    };
+    let field = file("field.yaml", &format!("{}\n---\n{}", pod("one"), pod("two").replace("image:", "imge:")))?;
+    let says = ["field.yaml:7: Pod a: unknown field \"spec.containers[0].imge\", did you mean \"image\"?"];
+    simulate("an unknown field", &["-f", &field], 2, &says)?;
+    simulate("an unknown field of a dump", &["--from", &field], 0, &["imge", "it is left out", "this one counts"])?;
+    check("capacity", &["capacity", "--nodes", "1x4cpu,8Gi", "-f", &field], 2, &says)?;
+    check("explain", &["explain", "a", "--nodes", "1x4cpu,8Gi", "-f", &field], 2, &says)?;
+    let kind = file("kind.yaml", "apiVersion: apps/v1\nkind: Deploymint\nmetadata: {name: a}\n")?;
+    simulate(
+        "a wrong kind",
+        &["-f", &kind],
+        2,
+        &["no matches for kind \"Deploymint\"", "did you mean \"Deployment\""],
+    )?;
+    let twice = file("twice.yaml", &format!("{}\n---\n{}", pod("one"), pod("two")))?;
+    simulate("different twice", &["-f", &twice], 2, &["twice.yaml:7: Pod a: stands at ", "twice.yaml:1 already"])?;
+    let (one, same) = (file("one.yaml", &pod("one"))?, file("same.yaml", &pod("one"))?);
+    simulate("the same twice", &["-f", &one, "-f", &same], 0, &[])?;
+    let two = file("two.yaml", &pod("two"))?;
+    simulate("different in two files", &["-f", &one, "-f", &two], 2, &["two.yaml:1: Pod a: stands at ", "one.yaml:1"])?;
+    simulate("different in dumps", &["--from", &one, "--from", &two], 0, &["two.yaml:1: Pod a stands at ", "counts"])?;
+    let service = file("service.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {}\n")?;
+    simulate("nothing to place", &["-f", &service], 0, &["no pod and no workload", "nothing is placed"])?;
+    check("no nodes", &["capacity", "-f", &one, "--from", &service], 1, &["no nodes: expected Node objects"])?;
+    let boolean = file("n.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: n}\n")?;
+    simulate("a name that is none", &["-f", &boolean], 2, &["metadata.name is false, a boolean", "quotes"])
+}
+
+#[test]
+fn pods_of_other_schedulers_are_not_for_us() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let pod = |name: &str, scheduler: &str| {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+            "spec": {"schedulerName": scheduler, "containers": [{"name": "c", "image": "i"}]}})
+    };
+    let pods = write(dir.path(), "pods.json", &format!("{}\n{}", pod("a", "ours"), pod("b", "theirs")))?;
+    let config = write(
+        dir.path(),
+        "config.yaml",
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: [{schedulerName: ours}]\n",
+    )?;
+    let simulate = |flags: &[&str]| -> Result<(Value, String)> {
+        let flags = [&["simulate", "--nodes", "1x4cpu,8Gi", "-f", &pods, "-o", "json"], flags].concat();
+        let finished = finish(&flags)?;
+        ensure!(finished.code == 0, "{}", finished.stderr);
+        Ok((serde_json::from_str(&finished.stdout)?, finished.stderr))
+    };
+    let (report, says) = simulate(&["--config", &config])?;
+    let summary = &report["summary"];
+    let counts =
+        ["podsScheduled", "podsUnschedulable", "podsPending", "podsOfOtherSchedulers"].map(|key| &summary[key]);
+    ensure!(counts == [1, 0, 0, 1], "{summary:#}");
+    ensure!(says.contains("1 pod of theirs left out") && says.contains("schedulerName is ours"), "{says}");
+    let (report, says) = simulate(&[])?;
+    ensure!(
+        report["summary"]["podsScheduled"] == 2 && says.is_empty(),
+        "without a configuration all are served: {says}"
+    );
+    Ok(())
+}
+
+/// Writes that fail are failures, but a reader that has seen enough is none.
+#[test]
+#[cfg(target_os = "linux")]
+fn standard_output() -> Result<()> {
+    use std::process::{Command, Stdio};
+    let plimsoll = env!("CARGO_BIN_EXE_plimsoll");
+    let simulate = ["simulate", "--nodes", "300x4cpu,8Gi", "--nodes", "1x4cpu,8Gi", "-o", "json"];
+    for arguments in [&["--help"][..], &["up", "--help"], &simulate] {
+        let full = std::fs::File::options().write(true).open("/dev/full")?;
+        let output = Command::new(plimsoll).args(arguments).stdout(full).output()?;
+        let says = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(1), "{arguments:?}: {}", output.status);
+        ensure!(says.contains("cannot write to standard output: No space left on device"), "{arguments:?}: {says}");
+        let mut child = Command::new(plimsoll).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        drop(child.stdout.take());
+        let output = child.wait_with_output()?;
+        let says = String::from_utf8_lossy(&output.stderr);
+        ensure!(!says.contains("plimsoll:") && !says.contains("panicked"), "{arguments:?} into a closed pipe: {says}");
+    }
+    Ok(())
+}
+
+/// A run that is ended leaves no file that is not whole, and an old one as it was.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_simulation_that_is_ended_leaves_nothing_half_written() -> Result<()> {
+    use std::process::{Command, Stdio};
+    let dir = tempfile::tempdir()?;
+    let (report, decisions) = (dir.path().join("report.html"), dir.path().join("decisions.jsonl"));
+    std::fs::write(&report, "old")?;
+    // A trace that does not end: the run is in the middle of it.
+    let trace = dir.path().join("trace");
+    ensure!(Command::new("mkfifo").arg(&trace).status()?.success(), "mkfifo");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(["simulate", "--nodes", "3x4cpu,8Gi", "--trace", "events", "--pods"])
+        .arg(&trace)
+        .arg("--report")
+        .arg(&report)
+        .arg("--decisions")
+        .arg(&decisions)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let mut pipe = std::fs::File::options().write(true).open(&trace)?;
+    writeln!(pipe, "{{\"apiVersion\":\"plimsoll.io/v1alpha1\",\"kind\":\"EventTrace\"}}")?;
+    writeln!(pipe, "{{\"at\":0,\"pod\":{{\"name\":\"a\"}}}}")?;
+    // Files are begun before the trace is read.
+    while std::fs::read_dir(dir.path())?.count() < 3 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    ensure!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status()?.success(), "kill");
+    let status = child.wait()?;
+    drop(pipe);
+    ensure!(status.code() == Some(1), "{status}");
+    let mut left: Vec<_> = std::fs::read_dir(dir.path())?
+        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+        .collect::<Result<_>>()?;
+    left.sort();
+    ensure!(left == ["report.html", "trace"], "{left:?}");
+    ensure!(std::fs::read_to_string(&report)? == "old", "the old report");
+    Ok(())
+}
+
 #[test]
 fn kubeconfigs() -> Result<()> {
     let dir = tempfile::tempdir()?;
@@ -187,14 +323,33 @@ fn places() -> Result<()> {
     check("a port in use", &["up", "--port", &port], 1, &[&port, "in use"])?;
     let dir = tempfile::tempdir()?;
     let file = write(dir.path(), "file", "not a directory")?;
-    check("a data directory that is a file", &["up", "--data-dir", &file], 1, &[&file])?;
+    check("a data directory that is a file", &["up", "--data-dir", &file], 1, &[&file, "Not a directory (os error"])?;
     let below = format!("{file}/data");
-    check("a data directory that cannot be made", &["up", "--data-dir", &below], 1, &[&below])?;
+    check("a data directory that cannot be made", &["up", "--data-dir", &below], 1, &[&below, "Not a directory"])?;
+    std::fs::create_dir_all(dir.path().join("kept/pki/ca.crt"))?;
+    let kept = dir.path().join("kept").display().to_string();
+    check(
+        "an authority that is no file",
+        &["up", "--data-dir", &kept],
+        1,
+        &["cannot read", "pki/ca.crt: Is a directory"],
+    )?;
+    check(
+        "an address that is not ours",
+        &["up", "--bind-address", "192.0.2.1"],
+        1,
+        &["cannot listen on 192.0.2.1", "Cannot assign requested address"],
+    )?;
     check(
         "a kubeconfig that cannot be written",
         &["up", "--kubeconfig-out", &below],
         1,
         &["cannot write the kubeconfig", &below],
     )?;
-    check("a missing token file", &["up", "--token-auth-file", "/no/such"], 2, &["/no/such"])
+    check(
+        "a missing token file",
+        &["up", "--token-auth-file", "/no/such"],
+        2,
+        &["cannot read the token file /no/such: No such file or directory"],
+    )
 }

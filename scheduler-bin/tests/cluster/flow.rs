@@ -241,11 +241,13 @@ async fn a_deleted_pod_makes_room_for_the_next() -> Result<()> {
 }
 
 #[tokio::test]
-async fn sigterm_ends_the_cluster_cleanly_and_it_starts_fast() -> Result<()> {
-    let mut up = Up::start(&[])?;
-    ensure!(up.server.starts_with("https://127.0.0.1:"), "{}", up.server);
-    ensure!(up.ready_milliseconds > 0, "the time until it was ready is told");
-    let status = up.terminate()?;
-    ensure!(status.success(), "{status}");
+async fn signals_end_the_cluster_cleanly_and_it_starts_fast() -> Result<()> {
+    for signal in ["TERM", "INT", "HUP"] {
+        let mut up = Up::start(&[])?;
+        ensure!(up.server.starts_with("https://127.0.0.1:"), "{}", up.server);
+        ensure!(up.ready_milliseconds > 0, "the time until it was ready is told");
+        let status = up.end_with(signal)?;
+        ensure!(status.success(), "SIG{signal}: {status}");
+    }
     Ok(())
 }

@@ -82,9 +82,9 @@ impl Up {
         Ok(())
     }
 
-    /// SIGTERM, and the exit status.
-    pub(crate) fn terminate(&mut self) -> Result<ExitStatus> {
-        terminate(&mut self.child)
+    /// A signal by name, and the exit status.
+    pub(crate) fn end_with(&mut self, signal: &str) -> Result<ExitStatus> {
+        end_with(signal, &mut self.child)
     }
 }
 
@@ -102,7 +102,7 @@ pub(crate) struct Background(pub(crate) Child);
 impl Background {
     /// SIGTERM, the exit status and what it wrote to standard error.
     pub(crate) fn terminate(&mut self) -> Result<(ExitStatus, String)> {
-        let status = terminate(&mut self.0)?;
+        let status = end_with("TERM", &mut self.0)?;
         let mut text = String::new();
         if let Some(stderr) = &mut self.0.stderr {
             stderr.read_to_string(&mut text)?;
@@ -118,8 +118,8 @@ impl Drop for Background {
     }
 }
 
-fn terminate(child: &mut Child) -> Result<ExitStatus> {
-    let status = Command::new("kill").arg("-TERM").arg(child.id().to_string()).status()?;
+fn end_with(signal: &str, child: &mut Child) -> Result<ExitStatus> {
+    let status = Command::new("kill").arg(format!("-{signal}")).arg(child.id().to_string()).status()?;
     anyhow::ensure!(status.success(), "kill failed");
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {
@@ -128,7 +128,7 @@ fn terminate(child: &mut Child) -> Result<ExitStatus> {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    bail!("the process did not end on SIGTERM")
+    bail!("the process did not end on SIG{signal}")
 }
 
 /// A client for the current context of `kubeconfig`.

@@ -62,6 +62,8 @@ async fn two_schedulers_split_the_pods_by_name() -> Result<()> {
     );
     let (status, stderr) = second.terminate()?;
     ensure!(status.success(), "{status}: {stderr}");
+    let serves = format!("serving profile plimsoll on {}, leader election off", up.server);
+    ensure!(stderr.contains(&serves), "{stderr}");
     Ok(())
 }
 
@@ -101,6 +103,10 @@ async fn of_two_replicas_with_one_lease_the_second_takes_over() -> Result<()> {
     let _second = run(&up, &["--leader-elect"])?;
     let (status, stderr) = first.terminate()?;
     ensure!(status.success(), "{status}: {stderr}");
+    ensure!(
+        stderr.contains("leader election on") && stderr.contains("holding the lease kube-system/plimsoll"),
+        "{stderr}"
+    );
     pods.create(&PostParams::default(), &for_scheduler("two", "plimsoll")?).await?;
     running(&pods, "two").await?;
     Ok(())

@@ -210,7 +210,7 @@ fn lines(errors: &[ConfigError]) -> String {
 }
 
 /// The candidate that is most like `name`: equal but for case, or within a third of its letters by edit distance.
-pub(crate) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
+pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
     let lower = name.to_lowercase();
     candidates
         .into_iter()

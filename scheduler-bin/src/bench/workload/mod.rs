@@ -15,7 +15,7 @@ mod throughput;
 
 #[cfg(feature = "offline-cluster")]
 pub(crate) use cluster::{ClusterOptions, ClusterTarget};
-pub(crate) use config::{Workload, load};
+pub(crate) use config::{Workload, load, names};
 pub(crate) use engine::EngineTarget;
 pub(crate) use run::run;
 pub(crate) use throughput::Measurement;

@@ -12,6 +12,7 @@ use super::pods::{Names, is_gated, namespace};
 use super::throughput::Measurement;
 use crate::bench::cpu::Moment;
 use crate::bench::{Progress, Stop};
+use crate::counted::counted;
 
 /// How long one operation may wait for its pods. Upstream has the same.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -182,7 +183,7 @@ where
     async fn op(&mut self, position: usize, op: &Op) -> Result<(), String> {
         match op {
             Op::CreateNodes { count, template, label, unique_label } => {
-                self.say(&format!("{count} nodes"));
+                self.say(&counted(*count, "node"));
                 let nodes = self.names.nodes(*count, template.as_ref(), label.as_ref(), unique_label.as_deref())?;
                 self.create(nodes).await
             }
@@ -263,7 +264,7 @@ where
 
     async fn create_pods(&mut self, pods: &CreatePods, namespace: String) -> Result<(), String> {
         self.ensure_namespace(&namespace).await?;
-        self.say(&format!("{} pods in {namespace}", pods.count));
+        self.say(&format!("{} in {namespace}", counted(pods.count, "pod")));
         let mut objects = Vec::with_capacity(pods.count);
         let mut n_gated = 0;
         for index in 0..pods.count {

@@ -1,16 +1,16 @@
 //! The flags that say what is simulated, and what they name, read.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use scheduler_core::model::{Object, Pod, Timestamp};
 
-use crate::cli::Failure;
-use crate::live::connect::connect;
+use crate::cli::{Failure, source};
 use crate::simulate::script::{Happening, InputError, Leaves, Script, Timed};
-use crate::simulate::source::{self, Format, openb};
-use crate::simulate::{Arriving, World, node_shape};
+use crate::simulate::source::{Format, detect, open, openb};
+use crate::simulate::{Arriving, Origin, World};
 
 /// Which cluster, which pods.
 #[derive(Args)]
@@ -75,8 +75,8 @@ pub(super) struct Input {
     pub(super) world: World,
     /// In a few words.
     pub(super) description: String,
-    /// The schedulerName to serve when there is no configuration.
-    pub(super) scheduler_name: String,
+    /// The schedulerNames to serve when there is no configuration.
+    pub(super) scheduler_names: BTreeSet<Arc<str>>,
     /// Whether the clock stands still.
     pub(super) arrivals_only: bool,
     trace: Option<(Trace, PathBuf)>,
@@ -95,51 +95,44 @@ impl InputFlags {
     /// A file cannot be read or is malformed, the cluster does not answer, or there are no nodes.
     pub(super) async fn read(&self) -> Result<Input, Failure> {
         let trace = self.trace()?;
-        let mut world = if self.cluster {
-            let connection = connect(self.kubeconfig.as_deref()).await.map_err(|error| {
-                if error.is_bad_input() { Failure::bad_input(error) } else { Failure::failed(error) }
-            })?;
-            World::from_cluster(&connection.client).await.map_err(Failure::failed)?
-        } else {
-            World::default()
-        };
+        let mut world = if self.cluster { source::live(self.kubeconfig.as_deref()).await? } else { World::default() };
         let mut words = Vec::new();
         if self.cluster {
             words.push("a live cluster".to_owned());
         }
-        let mut paths = self.from.clone();
-        paths.extend(self.filename.iter().cloned());
+        let mut inputs: Vec<_> = self.from.iter().map(|path| (path.clone(), Origin::Dump)).collect();
+        inputs.extend(self.filename.iter().map(|path| (path.clone(), Origin::Manifest)));
         for nodes in &self.nodes {
             let path = Path::new(nodes);
-            if !path.exists() {
-                let shaped = node_shape::nodes(nodes, world.nodes().count()).map_err(Failure::bad_input)?;
-                world.objects.extend(shaped.into_iter().map(Object::from));
-                words.push(nodes.clone());
-            } else if matches!(trace, Some((Trace::Openb, _))) {
+            if path.exists() && matches!(trace, Some((Trace::Openb, _))) {
                 let rows = openb::nodes(path).map_err(Failure::bad_input)?;
                 world.objects.extend(rows.into_iter().map(Object::from));
                 words.push(file_name(path));
             } else {
-                paths.push(path.to_owned());
+                if !path.exists() {
+                    words.push(nodes.clone());
+                }
+                source::add_nodes(&mut world, std::slice::from_ref(nodes), &mut inputs)?;
             }
         }
-        words.extend(paths.iter().map(|path| file_name(path)));
+        words.extend(inputs.iter().map(|(path, _)| file_name(path)));
         words.extend(trace.as_ref().map(|(_, path)| file_name(path)));
-        world.add_files(&paths, self.partial).map_err(Failure::bad_input)?;
+        world.add_files(&inputs, self.partial).map_err(Failure::bad_input)?;
         world.finish();
         let brings_nodes = matches!(trace, Some((Trace::Other(_), _)));
         if world.nodes().next().is_none() && !brings_nodes {
             return Err(Failure::bad_input("no nodes: expected --nodes, or Node objects in --from or --filename"));
         }
-        let first = world.waiting.first().map(|pod| Arc::clone(&pod.scheduler_name));
-        let first = first.or_else(|| world.arriving.first().map(|arriving| Arc::clone(arriving.scheduler_name())));
-        Ok(Input {
-            description: words.join(", "),
-            scheduler_name: first.map_or_else(|| "default-scheduler".to_owned(), |name| name.to_string()),
-            arrivals_only: self.arrivals_only,
-            world,
-            trace,
-        })
+        if world.waiting.is_empty() && world.arriving.is_empty() && trace.is_none() {
+            world.warnings.push("no pod and no workload in the input waits for a node: nothing is placed".to_owned());
+        }
+        let waiting = world.waiting.iter().map(|pod| Arc::clone(&pod.scheduler_name));
+        let arriving = world.arriving.iter().map(|arriving| Arc::clone(arriving.scheduler_name()));
+        let mut scheduler_names: BTreeSet<Arc<str>> = waiting.chain(arriving).collect();
+        if scheduler_names.is_empty() || trace.is_some() {
+            scheduler_names.insert("default-scheduler".into());
+        }
+        Ok(Input { description: words.join(", "), scheduler_names, arrivals_only: self.arrivals_only, world, trace })
     }
 
     fn trace(&self) -> Result<Option<(Trace, PathBuf)>, Failure> {
@@ -172,7 +165,7 @@ impl InputFlags {
                 known.join(", ")
             )));
         }
-        match source::detect(&path).map_err(Failure::bad_input)? {
+        match detect(&path).map_err(Failure::bad_input)? {
             Some(format) => Ok(Some((Trace::Other(format), path))),
             None => Err(Failure::bad_input(format_args!(
                 "{word}: not a trace of a known format; expected a first line {{\"apiVersion\":\"plimsoll.io/v1alpha1\",\"kind\":\"EventTrace\"}}, \
@@ -191,7 +184,7 @@ impl Input {
         let trace: Option<Script<'static>> = match &self.trace {
             None => None,
             Some((Trace::Openb, path)) => Some(openb::pods(path)?),
-            Some((Trace::Other(format), path)) => Some(source::open(path, *format, self.world.admission.clone())?),
+            Some((Trace::Other(format), path)) => Some(open(path, *format, self.world.admission.clone())?),
         };
         let mut trace = trace.map(Iterator::peekable);
         let start = match trace.as_mut().and_then(|trace| trace.peek()) {

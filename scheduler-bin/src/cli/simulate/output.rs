@@ -1,6 +1,5 @@
 //! The flags that say where results go, and what is written while a run goes on: decisions as lines, progress on a terminal.
 
-use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,6 +11,8 @@ use serde_json::json;
 
 use super::Form;
 use crate::cli::Failure;
+use crate::counted::counted;
+use crate::output_file::OutputFile;
 use crate::report::{self, Binding, SimulationReport, Unplaced};
 use crate::simulate::replay::Replayed;
 use crate::simulate::run::Told;
@@ -30,7 +31,7 @@ pub(super) struct OutputFlags {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     report: Option<PathBuf>,
 
-    /// Write every decision as one JSON object a line, while the run goes on.
+    /// Write every decision as one JSON object a line; the file is in its place when the run is over.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     decisions: Option<PathBuf>,
 
@@ -55,7 +56,7 @@ impl OutputFlags {
     pub(super) fn decisions(&self) -> Result<Decisions, Failure> {
         let file = match &self.decisions {
             None => None,
-            Some(path) => Some((BufWriter::new(create(path)?), path.clone())),
+            Some(path) => Some((create(path)?, path.clone())),
         };
         let draws = io::stderr().is_terminal();
         Ok(Decisions { file, run: String::new(), failed: None, draws, drawn: None, scheduled: 0, arrived: 0 })
@@ -80,7 +81,7 @@ impl OutputFlags {
             });
             writeln!(out, "{document:#}")?;
         } else {
-            writeln!(out, "{n} decisions, {} as recorded, {n_different} otherwise.", n - n_different)?;
+            writeln!(out, "{}, {} as recorded, {n_different} otherwise.", counted(n, "decision"), n - n_different)?;
             for of in &replayed.different {
                 writeln!(
                     out,
@@ -101,8 +102,9 @@ impl OutputFlags {
     /// A file or standard output cannot be written.
     pub(super) fn write(&self, report: &SimulationReport, input: &str) -> Result<(), Failure> {
         if let Some(path) = &self.report {
-            let mut file = BufWriter::new(create(path)?);
-            report::html::write(report, input, &mut file).map_err(|error| unwritten(path, &error))?;
+            let mut file = create(path)?;
+            let written = report::html::write(report, input, &mut file).and_then(|()| file.finish());
+            written.map_err(|error| unwritten(path, &error))?;
         }
         let mut out = BufWriter::new(io::stdout().lock());
         match self.output {
@@ -117,8 +119,8 @@ impl OutputFlags {
     }
 }
 
-fn create(path: &Path) -> Result<File, Failure> {
-    File::create(path).map_err(|error| unwritten(path, &error))
+fn create(path: &Path) -> Result<OutputFile, Failure> {
+    OutputFile::create(path).map_err(|error| unwritten(path, &error))
 }
 
 fn unwritten(path: &Path, error: &io::Error) -> Failure {
@@ -127,7 +129,7 @@ fn unwritten(path: &Path, error: &io::Error) -> Failure {
 
 /// Decisions as they are made: to a file, and as a line of progress on a terminal.
 pub(super) struct Decisions {
-    file: Option<(BufWriter<File>, PathBuf)>,
+    file: Option<(OutputFile, PathBuf)>,
     run: String,
     failed: Option<io::Error>,
     draws: bool,
@@ -184,7 +186,8 @@ impl Decisions {
             let filled = (scheduled * 24).checked_div(arrived).unwrap_or(0) as usize;
             let bar = format!("{}{}", "█".repeat(filled.min(24)), "░".repeat(24 - filled.min(24)));
             // A terminal that is gone needs no progress.
-            let _ = write!(io::stderr(), "\r\x1b[2K{bar} {scheduled} of {arrived} pods placed ({})", self.run);
+            let _ =
+                write!(io::stderr(), "\r\x1b[2K{bar} {scheduled} of {} placed ({})", counted(arrived, "pod"), self.run);
         }
     }
 
@@ -195,15 +198,15 @@ impl Decisions {
         }
     }
 
-    /// Everything is on disk.
+    /// The file is whole and goes to its place.
     ///
     /// # Errors
     /// The file could not be written.
     pub(super) fn finish(self) -> Result<(), Failure> {
-        let Some((mut file, path)) = self.file else { return Ok(()) };
+        let Some((file, path)) = self.file else { return Ok(()) };
         match self.failed {
             Some(error) => Err(unwritten(&path, &error)),
-            None => file.flush().map_err(|error| unwritten(&path, &error)),
+            None => file.finish().map_err(|error| unwritten(&path, &error)),
         }
     }
 }

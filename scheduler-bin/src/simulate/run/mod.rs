@@ -85,6 +85,15 @@ struct Life {
     leaves: Leaves,
     workload: Option<usize>,
     message: Arc<str>,
+    /// Whether a profile here serves its schedulerName, or it had a node when it came.
+    is_ours: bool,
+}
+
+impl Life {
+    /// Whether it waits for a node that somebody here looks for.
+    fn waits(&self) -> bool {
+        self.node.is_none() && self.is_ours
+    }
 }
 
 /// What is left when a run is over.
@@ -102,6 +111,8 @@ pub(crate) struct Finished {
     pub(crate) n_pending: usize,
     /// Their messages, and for how many pods each stands.
     pub(crate) messages: BTreeMap<Arc<str>, u64>,
+    /// schedulerNames that no profile serves, and how many pods without a node named each.
+    pub(crate) other_schedulers: BTreeMap<Arc<str>, u64>,
     /// Real time in the engine.
     pub(crate) engine_time: Duration,
 }
@@ -128,6 +139,7 @@ pub(crate) struct Run<'a> {
     /// When the cluster changed last.
     last_change: Timestamp,
     n_pending: usize,
+    other_schedulers: BTreeMap<Arc<str>, u64>,
     n_attempts_at_once: u64,
     engine_time: Duration,
 }
@@ -158,6 +170,7 @@ impl<'a> Run<'a> {
             nodes_changed: true,
             last_change: Timestamp::ZERO,
             n_pending: 0,
+            other_schedulers: BTreeMap::new(),
             n_attempts_at_once: 0,
             engine_time: Duration::ZERO,
         }
@@ -294,13 +307,13 @@ impl<'a> Run<'a> {
     fn sample(&mut self) {
         self.measure_nodes();
         let pending: Vec<_> =
-            self.pods.values().filter(|life| life.node.is_none()).map(|life| &life.pod.resources.requests).collect();
+            self.pods.values().filter(|life| life.waits()).map(|life| &life.pod.resources.requests).collect();
         self.measure.sample(self.now, self.scheduler.cache().snapshot(), pending.into_iter());
     }
 
     fn finish(mut self) -> Finished {
         self.sample();
-        let mut rest: Vec<&Life> = self.pods.values().filter(|life| life.node.is_none()).collect();
+        let mut rest: Vec<&Life> = self.pods.values().filter(|life| life.waits()).collect();
         rest.sort_by(|a, b| {
             (a.since, &a.pod.namespace, &a.pod.name, &a.pod.uid).cmp(&(
                 b.since,
@@ -311,8 +324,7 @@ impl<'a> Run<'a> {
         });
         let mut messages: BTreeMap<Arc<str>, u64> = BTreeMap::new();
         for life in &rest {
-            let message =
-                if life.message.is_empty() { held_back(&self.scheduler, &life.pod) } else { Arc::clone(&life.message) };
+            let message = if life.message.is_empty() { held_back(&life.pod) } else { Arc::clone(&life.message) };
             (self.listener)(self.now, Told::Unschedulable { pod: &life.pod, message: &message });
             *messages.entry(message).or_default() += 1;
         }
@@ -321,6 +333,7 @@ impl<'a> Run<'a> {
             nodes: self.measure.node_uses(self.scheduler.cache().snapshot()),
             n_pending: rest.len(),
             messages,
+            other_schedulers: self.other_schedulers,
             engine_time: self.engine_time,
             measure: self.measure,
             scheduler: self.scheduler,
@@ -329,10 +342,7 @@ impl<'a> Run<'a> {
 }
 
 /// Why a pod that was never tried was not.
-fn held_back(scheduler: &Scheduler, pod: &Pod) -> Arc<str> {
-    if !scheduler.profiles().iter().any(|profile| *profile.scheduler_name == *pod.scheduler_name) {
-        return format!("no profile serves schedulerName {:?}", pod.scheduler_name).into();
-    }
+fn held_back(pod: &Pod) -> Arc<str> {
     if !pod.scheduling_gates.is_empty() {
         return format!("held back by scheduling gates: {}", pod.scheduling_gates.join(", ")).into();
     }

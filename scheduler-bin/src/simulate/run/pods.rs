@@ -33,7 +33,10 @@ impl Run<'_> {
         let node = pod.node_name.clone();
         self.handle(Change::Applied(Object::Pod(Arc::clone(&pod))));
         let is_first = node.is_none();
-        if is_first {
+        let is_ours = !is_first || self.serves(&pod.scheduler_name);
+        if !is_ours {
+            *self.other_schedulers.entry(Arc::clone(&pod.scheduler_name)).or_default() += 1;
+        } else if is_first {
             self.measure.counts.arrived += 1;
             self.n_pending += 1;
         } else if node.as_deref().is_some_and(|node| self.scheduler.cache().snapshot().find(node).is_some()) {
@@ -50,7 +53,11 @@ impl Run<'_> {
             _ => {}
         }
         self.uids.insert((Arc::clone(&pod.namespace), Arc::clone(&pod.name)), Arc::clone(&uid));
-        self.pods.insert(uid, Life { pod, node, since: self.now, leaves, workload, message: Arc::default() });
+        self.pods.insert(uid, Life { pod, node, since: self.now, leaves, workload, message: Arc::default(), is_ours });
+    }
+
+    fn serves(&self, scheduler_name: &str) -> bool {
+        self.scheduler.profiles().iter().any(|profile| *profile.scheduler_name == *scheduler_name)
     }
 
     pub(super) fn pod_goes(&mut self, uid: &Arc<str>, why: &'static str) {
@@ -74,10 +81,11 @@ impl Run<'_> {
                     _ => self.measure.counts.left += 1,
                 }
             }
-            None => {
+            None if life.is_ours => {
                 self.n_pending -= 1;
                 self.measure.counts.gave_up += 1;
             }
+            None => {}
         }
         if let Some(at) = life.workload {
             self.controllers[at].gone(uid, why == "ended");

@@ -17,6 +17,7 @@ use scheduler_core::model::Timestamp;
 use serde_json::{Value, json};
 
 use super::lines::Lines;
+use crate::field_validation;
 use crate::simulate::admission::Admission;
 use crate::simulate::script::{Happening, InputError, Name, Script, Timed};
 use crate::simulate::span;
@@ -143,6 +144,12 @@ impl Events {
         let what = match verb {
             "apply" | "pod" => {
                 let mut object = if verb == "pod" { short_pod(&argument)? } else { argument };
+                let faults = field_validation::faults(&object);
+                if !faults.is_empty() {
+                    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+                    let (kind, name) = (text(&object["kind"]), text(&object["metadata"]["name"]));
+                    return Err(format!("{kind} {name}: {}", faults.join("; ")));
+                }
                 if duration.is_some() {
                     let kind = object["kind"].as_str().unwrap_or_default();
                     if kind != "Pod" && !crate::simulate::workload::is_workload(kind) {
