@@ -18,6 +18,9 @@ use crate::live::{LiveError, LiveScheduler, Observer, Options};
 /// The user that the scheduler's requests come from; bootstrap roles are bound to it.
 const SCHEDULER_USER: &str = "system:kube-scheduler";
 
+/// How often nodes that are not ready yet are counted.
+const LOOK_AT_NODES: std::time::Duration = std::time::Duration::from_secs(1);
+
 /// Nodes that are tried before the start; those of flags are all alike.
 const MAX_TRIED: usize = 100;
 
@@ -123,7 +126,7 @@ impl Offline {
         Ok(Self { cluster, scheduler })
     }
 
-    /// The nodes that there are, sorted.
+    /// The nodes that there are or will be, sorted.
     ///
     /// # Errors
     /// The API server does not answer.
@@ -131,15 +134,36 @@ impl Offline {
         let nodes: Api<Node> = Api::all(self.cluster.client(admin()));
         let list = nodes.list_metadata(&ListParams::default()).await.map_err(OfflineError::Nodes)?;
         let mut names: Vec<String> = list.items.into_iter().filter_map(|node| node.metadata.name).collect();
+        // Those that are still being registered.
+        names.extend(self.cluster.node_names().iter().cloned());
         names.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
+        names.dedup();
         Ok(names)
     }
 
-    /// Waits until the scheduler fails; for ever without one.
-    pub(crate) async fn scheduler_ended(&mut self) -> LiveError {
-        match &mut self.scheduler {
-            Some(scheduler) => scheduler.ended().await.err().unwrap_or(LiveError::Ended),
-            None => std::future::pending().await,
+    /// Waits until the scheduler fails; for ever without one. Until all nodes of the start are ready, `n_ready` hears once a
+    /// second how many are.
+    pub(crate) async fn scheduler_ended(&mut self, mut n_ready: impl FnMut(usize)) -> LiveError {
+        let Self { cluster, scheduler } = self;
+        let follow = async {
+            loop {
+                let n = cluster.n_ready_nodes();
+                n_ready(n);
+                if n >= cluster.node_names().len() {
+                    return std::future::pending().await;
+                }
+                tokio::time::sleep(LOOK_AT_NODES).await;
+            }
+        };
+        let ended = async {
+            match scheduler {
+                Some(scheduler) => scheduler.ended().await.err().unwrap_or(LiveError::Ended),
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            error = ended => error,
+            error = follow => error,
         }
     }
 

@@ -9,6 +9,7 @@ mod lifecycle;
 pub mod logs;
 pub mod nodes;
 mod options;
+mod references;
 pub mod runtime;
 pub mod simulated;
 

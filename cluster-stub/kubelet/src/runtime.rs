@@ -1,6 +1,7 @@
 //! What the kubelet wants of a container runtime, as a trait: images, sandboxes, containers, logs. No pod lifecycle here;
 //! the runtime does what it is told and reports when a container ends.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::{Container, EphemeralContainer, Pod};
 
 use super::logs::LogOptions;
 
@@ -30,16 +31,51 @@ pub struct ContainerRef {
 
 impl ContainerRef {
     /// The container's part of the spec and whether it is an init container; `None` if the pod has no such container.
-    pub fn spec(&self) -> Option<(&Container, bool)> {
+    pub fn spec(&self) -> Option<(Cow<'_, Container>, bool)> {
         let spec = self.pod.spec.as_ref()?;
         let init = spec.init_containers.iter().flatten().map(|container| (container, true));
         let main = spec.containers.iter().map(|container| (container, false));
-        init.chain(main).find(|(container, _)| container.name == *self.name)
+        let own = init.chain(main).find(|(container, _)| container.name == *self.name);
+        own.map(|(container, init)| (Cow::Borrowed(container), init)).or_else(|| {
+            let mut debuggers = spec.ephemeral_containers.iter().flatten();
+            let debugger = debuggers.find(|container| container.name == *self.name)?;
+            Some((Cow::Owned(as_container(debugger)), false))
+        })
     }
 
     /// UID of the pod.
     pub fn pod_uid(&self) -> &str {
         self.pod.metadata.uid.as_deref().unwrap_or_default()
+    }
+}
+
+/// An ephemeral container as the container that it is, but for the one that it looks into.
+pub(crate) fn as_container(ephemeral: &EphemeralContainer) -> Container {
+    let EphemeralContainer {
+        name,
+        image,
+        image_pull_policy,
+        command,
+        args,
+        env,
+        env_from,
+        resources,
+        volume_mounts,
+        working_dir,
+        ..
+    } = ephemeral.clone();
+    Container {
+        name,
+        image,
+        image_pull_policy,
+        command,
+        args,
+        env,
+        env_from,
+        resources,
+        volume_mounts,
+        working_dir,
+        ..Container::default()
     }
 }
 

@@ -142,6 +142,19 @@ impl Cluster {
         self.node_names.iter().all(|name| objects.get(&nodes, "", name).is_some_and(|node| takes_pods(&node)))
     }
 
+    /// Names of the nodes of the start.
+    pub fn node_names(&self) -> &[String] {
+        &self.node_names
+    }
+
+    /// How many nodes of the start are Ready and free of the taint of the beginning.
+    pub fn n_ready_nodes(&self) -> usize {
+        let nodes = GroupResource::of("", "nodes");
+        let Some(objects) = self.lookup.objects() else { return 0 };
+        let is_ready = |name: &&String| objects.get(&nodes, "", name).is_some_and(|node| takes_pods(&node));
+        self.node_names.iter().filter(is_ready).count()
+    }
+
     /// A client in this process, without a socket, that acts as `user`. What `user` may do is authorized as for anybody.
     pub fn client(&self, user: UserInfo) -> kube::Client {
         self.server.client(user)

@@ -1,6 +1,6 @@
 //! `plimsoll up`: the offline cluster for anyone's tools, until Ctrl-C.
 
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -89,10 +89,11 @@ impl Up {
         let result = write_private(&kubeconfig.path, &offline.cluster.kubeconfig()).map_err(Failure::failed);
         let result =
             result.and_then(|()| self.announce(&offline, &kubeconfig.path, &node_names, start).map_err(Failure::from));
+        let mut nodes = Nodes::new(offline.cluster.node_names().len(), start);
         let result = match result {
             Ok(()) => tokio::select! {
                 () = terminated => Ok(()),
-                error = offline.scheduler_ended() => Err(Failure::failed(error)),
+                error = offline.scheduler_ended(|n_ready| nodes.tell(n_ready)) => Err(Failure::failed(error)),
             },
             failed => failed,
         };
@@ -117,6 +118,8 @@ impl Up {
     fn announce(&self, offline: &Offline, kubeconfig: &Path, node_names: &[String], start: Instant) -> io::Result<()> {
         let path = std::path::absolute(kubeconfig).unwrap_or_else(|_| kubeconfig.to_owned());
         let (path, server, milliseconds) = (path.display(), offline.cluster.server_url(), start.elapsed().as_millis());
+        let (n_ready, n_wanted) = (offline.cluster.n_ready_nodes(), offline.cluster.node_names().len());
+        let yet = if n_ready < n_wanted { format!(", {n_ready} ready yet") } else { String::new() };
         let mut out = io::stdout().lock();
         match self.output {
             Output::Json => {
@@ -124,6 +127,7 @@ impl Up {
                     "server": server,
                     "kubeconfig": path.to_string(),
                     "nodes": node_names,
+                    "nodesReady": n_ready,
                     "readyMilliseconds": u64::try_from(milliseconds).unwrap_or(u64::MAX),
                 });
                 writeln!(out, "{document}")?;
@@ -131,12 +135,46 @@ impl Up {
             Output::Text => {
                 writeln!(out, "Offline cluster ready after {milliseconds} ms; Ctrl-C ends it.")?;
                 writeln!(out, "  server      {server}")?;
-                writeln!(out, "  nodes       {}", summary(node_names))?;
+                writeln!(out, "  nodes       {}{yet}", summary(node_names))?;
                 writeln!(out, "  kubeconfig  {path}\n")?;
                 writeln!(out, "export KUBECONFIG={path}")?;
             }
         }
         out.flush()
+    }
+}
+
+/// Says on standard error how many nodes are ready, until all are.
+struct Nodes {
+    n_wanted: usize,
+    start: Instant,
+    /// What was said last; nothing is said of nodes that were ready when the cluster was.
+    told: Option<usize>,
+    draws: bool,
+}
+
+impl Nodes {
+    fn new(n_wanted: usize, start: Instant) -> Self {
+        Self { n_wanted, start, told: None, draws: io::stderr().is_terminal() }
+    }
+
+    fn tell(&mut self, n_ready: usize) {
+        let n_wanted = self.n_wanted;
+        let is_first = self.told.is_none();
+        if self.told == Some(n_ready) || (is_first && n_ready >= n_wanted) {
+            return;
+        }
+        self.told = Some(n_ready);
+        let mut err = io::stderr().lock();
+        // A terminal that is gone needs no progress.
+        let _ = match (n_ready >= n_wanted, self.draws) {
+            (true, true) => {
+                writeln!(err, "\r\x1b[2Kall {n_wanted} nodes ready after {} s", self.start.elapsed().as_secs())
+            }
+            (true, false) => writeln!(err, "all {n_wanted} nodes ready after {} s", self.start.elapsed().as_secs()),
+            (false, true) => write!(err, "\r\x1b[2K{n_ready} of {n_wanted} nodes ready").and_then(|()| err.flush()),
+            (false, false) => Ok(()),
+        };
     }
 }
 

@@ -118,6 +118,7 @@ impl NodeLifecycle {
         let mut silent = Vec::new();
         {
             let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
+            health.begin_pass(now, context.options.node_monitor_period);
             for name in health.forget_missing(&names) {
                 self.tell(&name, None, "RemovingNode", &format!("Removing Node {name} from Controller"));
             }
@@ -128,9 +129,8 @@ impl NodeLifecycle {
                     self.tell(&name, node.metadata.uid.clone(), "RegisteredNode", &message);
                 }
                 let lease = self.informers.leases.get(&ObjectKey::new(LEASES, name));
-                let renewed =
-                    lease.as_ref().and_then(|lease| lease.spec.as_ref()).and_then(|spec| spec.renew_time.as_ref());
-                if let Some(changed) = health.check(node, renewed, context.options.node_monitor_grace_period, now) {
+                let lease = lease.as_ref().and_then(|lease| lease.spec.as_ref());
+                if let Some(changed) = health.check(node, lease, context.options.node_monitor_grace_period, now) {
                     silent.push((Arc::clone(node), changed));
                 }
             }

@@ -2,14 +2,15 @@
 //! the lifecycles, and their actions into work. It decides nothing about a pod's life itself.
 
 mod heartbeat;
+mod needs;
 mod node;
 mod pod;
 mod requests;
 mod sources;
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet};
-use std::sync::Arc;
+use std::collections::{BTreeSet, BinaryHeap, HashMap, HashSet};
+use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -20,6 +21,7 @@ use tokio_util::task::TaskTracker;
 
 use self::node::NodeEntry;
 use self::pod::PodEntry;
+use self::requests::Renewal;
 use super::events::EventSender;
 use super::lifecycle::{Input, ProbeOracle};
 use super::logs::{LogError, LogRequest, LogStream};
@@ -88,6 +90,11 @@ pub(super) struct Shared {
     pub(super) shutdown: CancellationToken,
     pub(super) messages: mpsc::UnboundedSender<Message>,
     pub(super) requests: Semaphore,
+    /// Leases that are due, to the task that renews them.
+    renewals: mpsc::UnboundedSender<(kube::Client, Renewal)>,
+    /// Namespaces and names of the service accounts of all pods that came here.
+    accounts: Mutex<BTreeSet<(Arc<str>, Arc<str>)>>,
+    makers: Mutex<needs::Makers>,
 }
 
 /// All pods and nodes. See the module.
@@ -130,6 +137,7 @@ pub(super) fn start(
     shutdown: &CancellationToken,
 ) -> Arc<Shared> {
     let (messages, inbox) = mpsc::unbounded_channel();
+    let (renewals, due) = mpsc::unbounded_channel();
     let shared = Arc::new(Shared {
         clients,
         runtime: options.runtime.clone(),
@@ -139,6 +147,9 @@ pub(super) fn start(
         shutdown: shutdown.clone(),
         messages,
         requests: Semaphore::new(REQUESTS),
+        renewals,
+        accounts: Mutex::default(),
+        makers: Mutex::default(),
     });
     let exits: ExitListener = {
         let messages = shared.messages.clone();
@@ -171,7 +182,7 @@ pub(super) fn start(
     };
     tasks.spawn(fleet.run(inbox));
     sources::start(&shared);
-    heartbeat::start(&shared);
+    heartbeat::start(&shared, due);
     shared
 }
 

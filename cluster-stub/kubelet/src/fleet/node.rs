@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, ObjectReference};
 
+use super::requests::Renewal;
 use super::{Fleet, Message, Outcome, requests};
 use crate::FLEET_IDENTITY;
 use crate::admission::Amounts;
@@ -188,15 +189,14 @@ impl Fleet {
     }
 
     pub(super) fn renew(&mut self, name: &Arc<str>, now: Timestamp) {
+        let interval = self.renew_interval();
         let Some(entry) = self.nodes.get_mut(name) else { return };
         let Some(uid) = entry.node.metadata.uid.clone() else { return };
-        entry.renewed = Some(now);
-        let (shared, client, name) = (self.shared.clone(), entry.client.clone(), name.clone());
-        self.shared.spawn(async move {
-            let _permit = shared.requests.acquire().await;
-            // A renewal that fails is followed by the next one; the Lease lives through three of them.
-            let _ = requests::renew_lease(client, &name, &uid).await;
-        });
+        let is_first = entry.renewed.replace(now).is_none();
+        // Upstream: nodeLeaseDurationSeconds is four renewals, v1.36.2.
+        let renewal = Renewal { name: name.clone(), uid, at: now, holds: interval * 4, is_first };
+        // The task that renews ends only at shutdown.
+        let _ = self.shared.renewals.send((entry.client.clone(), renewal));
     }
 
     pub(super) fn report_conditions(&mut self, name: &Arc<str>, now: Timestamp) {

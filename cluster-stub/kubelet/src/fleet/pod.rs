@@ -1,7 +1,7 @@
 //! The pods of the fleet: admits them, feeds their lifecycles, and performs what those ask for.
 
 use std::cmp::Reverse;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -9,11 +9,12 @@ use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 
-use super::{Fleet, Message, Outcome, requests};
+use super::{Fleet, Message, Outcome, needs, requests};
 use crate::admission::{self, Amounts};
 use crate::events::Outgoing;
 use crate::lifecycle::{Action, Input, PodEvent, PodLifecycle};
 use crate::logs::{LogError, LogRequest, LogStream};
+use crate::references;
 use crate::runtime::ContainerRef;
 use cluster_stub_base::correlator::Occurrence;
 
@@ -101,6 +102,12 @@ impl Fleet {
             }
         }
         self.names.insert(key_of(pod), uid.clone());
+        if let (Some(namespace), Some(account)) =
+            (&pod.metadata.namespace, pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref()))
+        {
+            let account = (Arc::from(namespace.as_str()), Arc::from(account));
+            self.shared.accounts.lock().unwrap_or_else(PoisonError::into_inner).insert(account);
+        }
         let entry = PodEntry {
             lifecycle,
             node: node.clone(),
@@ -153,6 +160,8 @@ impl Fleet {
                 let container = ContainerRef { pod: pod.clone(), name: Arc::from(name), attempt: 0 };
                 container.spec().and_then(|(spec, _)| spec.image.clone()).unwrap_or_default()
             };
+            let Some(client) = self.nodes.get(&node).map(|entry| entry.client.clone()) else { return };
+            let namespace = pod.metadata.namespace.clone().unwrap_or_default();
             let work: BoxFuture<'static, Input> = match action {
                 Action::Event(event) => {
                     self.send_event(&node, &pod, event);
@@ -171,6 +180,22 @@ impl Fleet {
                     let grace = Duration::from_secs(u64::try_from(grace).unwrap_or_default());
                     self.shared.spawn(async move { runtime.stop_container(container, grace).await });
                     continue;
+                }
+                Action::Mount => {
+                    let needs = pod.spec.as_ref().map(references::of_volumes).unwrap_or_default();
+                    let shared = self.shared.clone();
+                    async move { Input::Mounted(needs::find(&shared, client, &namespace, needs).await) }.boxed()
+                }
+                Action::Configure(name) => {
+                    let container = ContainerRef { pod, name: name.clone(), attempt: 0 };
+                    let references =
+                        container.spec().map(|(spec, _)| references::of_container(&spec)).unwrap_or_default();
+                    let (shared, needs) = (self.shared.clone(), vec![(name.to_string(), references)]);
+                    async move {
+                        let found = needs::find(&shared, client, &namespace, needs).await;
+                        Input::Configured(name, found)
+                    }
+                    .boxed()
                 }
                 Action::RunSandbox => async move { Input::Sandbox(runtime.run_sandbox(pod).await) }.boxed(),
                 Action::InspectImage(name) => {
@@ -240,9 +265,7 @@ impl Fleet {
 
     fn send_event(&self, node: &Arc<str>, pod: &Arc<Pod>, event: PodEvent) {
         let Some(entry) = self.nodes.get(node) else { return };
-        let field_path = event.container.map(|(name, init)| {
-            if init { format!("spec.initContainers{{{name}}}") } else { format!("spec.containers{{{name}}}") }
-        });
+        let field_path = event.container.map(|(name, list)| format!("spec.{list}{{{name}}}"));
         let metadata = &pod.metadata;
         let object = ObjectReference {
             api_version: Some("v1".to_owned()),

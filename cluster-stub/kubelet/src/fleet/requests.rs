@@ -13,8 +13,6 @@ use serde_json::json;
 use super::Outcome;
 use cluster_stub_base::story::{Component, Step, Story};
 
-/// Seconds after its last renewal for which a node's Lease holds. Upstream: nodeLeaseDurationSeconds, v1.36.2.
-const LEASE_DURATION_SECONDS: i32 = 40;
 /// Longest wait for one answer.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -97,19 +95,38 @@ pub(super) async fn report_conditions(client: kube::Client, name: &str, conditio
     outcome(Api::<Node>::all(client).patch_status(name, &PatchParams::default(), &Patch::Strategic(&patch))).await.0
 }
 
-/// Renews a node's Lease, or makes it, owned by the node of this UID.
-pub(super) async fn renew_lease(client: kube::Client, name: &str, uid: &str) -> Outcome {
+/// A node's Lease as it is to be.
+pub(super) struct Renewal {
+    /// Name of the node.
+    pub(super) name: Arc<str>,
+    /// Its UID: it owns the Lease.
+    pub(super) uid: String,
+    /// When the renewal was due.
+    pub(super) at: Timestamp,
+    /// How long the Lease holds from then on.
+    pub(super) holds: Duration,
+    /// Whether there is none yet, as far as is known.
+    pub(super) is_first: bool,
+}
+
+/// Renews a node's Lease, or makes it.
+pub(super) async fn renew_lease(client: kube::Client, renewal: &Renewal) -> Outcome {
+    let (name, uid) = (&*renewal.name, &renewal.uid);
     let api: Api<Lease> = Api::namespaced(client, "kube-node-lease");
     let spec = LeaseSpec {
         holder_identity: Some(name.to_owned()),
-        lease_duration_seconds: Some(LEASE_DURATION_SECONDS),
-        renew_time: Some(MicroTime(Timestamp::now())),
+        lease_duration_seconds: i32::try_from(renewal.holds.as_secs()).ok(),
+        renew_time: Some(MicroTime(renewal.at)),
         ..LeaseSpec::default()
     };
     let patch = json!({"spec": &spec});
-    match outcome(api.patch(name, &PatchParams::default(), &Patch::Merge(&patch))).await.0 {
-        Outcome::Gone => {}
-        done => return done,
+    let patch = Patch::Merge(&patch);
+    let params = PatchParams::default();
+    if !renewal.is_first {
+        match outcome(api.patch(name, &params, &patch)).await.0 {
+            Outcome::Gone => {}
+            done => return done,
+        }
     }
     let owner = OwnerReference {
         api_version: "v1".to_owned(),
@@ -124,8 +141,12 @@ pub(super) async fn renew_lease(client: kube::Client, name: &str, uid: &str) -> 
         owner_references: Some(vec![owner]),
         ..ObjectMeta::default()
     };
-    let lease = Lease { metadata, spec: Some(spec) };
-    outcome(api.create(&PostParams::default(), &lease)).await.0
+    let lease = Lease { metadata, spec: Some(spec.clone()) };
+    match outcome(api.create(&PostParams::default(), &lease)).await.0 {
+        // One of an earlier process is there.
+        Outcome::Gone if renewal.is_first => outcome(api.patch(name, &params, &patch)).await.0,
+        done => done,
+    }
 }
 
 fn names(pod: &Pod) -> (&str, &str) {

@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Container, ExecAction, PodSpec, Probe};
 
 use super::backoff::Backoff;
+use super::needs::Missing;
 
 /// What a container is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +49,8 @@ pub(crate) struct End {
 pub(crate) enum InFlight {
     Inspect,
     Pull,
+    /// Looking for what its environment needs.
+    Configure,
     Start,
 }
 
@@ -69,6 +72,8 @@ pub(crate) struct Record {
     /// An init container; with `sidecar` one that goes on running beside the others.
     pub(crate) init: bool,
     pub(crate) sidecar: bool,
+    /// One that was added to look into a running pod: it counts for nothing and never starts again.
+    pub(crate) ephemeral: bool,
     pub(crate) state: State,
     /// The run before the present state.
     pub(crate) last: Option<End>,
@@ -82,6 +87,8 @@ pub(crate) struct Record {
     pub(crate) pull_failure: Option<PullFailure>,
     /// When the image became available for the run that is being started.
     pub(crate) image_ready: bool,
+    /// What its environment needs was not there.
+    pub(crate) missing: Option<Missing>,
 }
 
 impl Record {
@@ -91,6 +98,7 @@ impl Record {
             name: Arc::from(container.name.as_str()),
             init,
             sidecar: init && container.restart_policy.as_deref() == Some("Always"),
+            ephemeral: false,
             state: State::Waiting,
             last: None,
             restarts: 0,
@@ -101,6 +109,26 @@ impl Record {
             pulls: Backoff::default(),
             pull_failure: None,
             image_ready: false,
+            missing: None,
+        }
+    }
+
+    /// An ephemeral container that has not run.
+    pub(crate) fn ephemeral(container: &Container) -> Self {
+        Self { ephemeral: true, ..Self::new(container, false) }
+    }
+
+    /// Whether it is one of the pod's `containers`.
+    pub(crate) fn is_main(&self) -> bool {
+        !self.init && !self.ephemeral
+    }
+
+    /// The list of the spec that it stands in.
+    pub(crate) fn list(&self) -> &'static str {
+        match (self.init, self.ephemeral) {
+            (true, _) => "initContainers",
+            (false, true) => "ephemeralContainers",
+            (false, false) => "containers",
         }
     }
 
@@ -138,6 +166,9 @@ impl Record {
 
     /// Whether it counts as ready: init containers when they have succeeded, others when they run and their probes say so.
     pub(crate) fn ready(&self, now: Timestamp) -> bool {
+        if self.ephemeral {
+            return false;
+        }
         if self.init && !self.sidecar {
             return self.end().is_some_and(|end| end.code == 0);
         }

@@ -10,6 +10,7 @@
 
 mod backoff;
 mod container;
+mod needs;
 mod status;
 mod steps;
 #[cfg(test)]
@@ -20,9 +21,12 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodSpec, PodStatus};
 
+pub(crate) use self::needs::Found;
+
 use self::container::{End, Probes, Record, Run, State};
+use self::needs::Mounts;
 use self::status::{FAILED, SUCCEEDED};
-use super::runtime::{ContainerExit, PulledImage, RuntimeError, Sandbox, StartedContainer};
+use super::runtime::{ContainerExit, PulledImage, RuntimeError, Sandbox, StartedContainer, as_container};
 
 /// What the lifecycle is told.
 #[derive(Clone, Debug)]
@@ -31,6 +35,10 @@ pub(crate) enum Input {
     Pod(Arc<Pod>),
     /// The sandbox was made, or not.
     Sandbox(Result<Sandbox, RuntimeError>),
+    /// What was found of the objects that the volumes need.
+    Mounted(Found),
+    /// What was found of the objects that the container's environment needs.
+    Configured(Arc<str>, Found),
     /// Whether the image of the container's next run is on the node.
     Inspected(Arc<str>, Result<bool, RuntimeError>),
     /// The image was pulled, or not.
@@ -46,6 +54,10 @@ pub(crate) enum Input {
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
+    /// Look for the objects that the volumes need.
+    Mount,
+    /// Look for the objects that the container's environment needs.
+    Configure(Arc<str>),
     /// Make the sandbox.
     RunSandbox,
     /// Look whether the container's image is there.
@@ -73,8 +85,8 @@ pub(crate) struct PodEvent {
     pub(crate) reason: String,
     /// For a person.
     pub(crate) message: String,
-    /// The container, and whether it is an init container.
-    pub(crate) container: Option<(Arc<str>, bool)>,
+    /// The container, and the list of the spec that it stands in.
+    pub(crate) container: Option<(Arc<str>, &'static str)>,
 }
 
 const NORMAL: &str = "Normal";
@@ -127,6 +139,9 @@ pub(crate) struct PodLifecycle {
     start_time: Timestamp,
     stage: Stage,
     sandbox: SandboxState,
+    mounts: Mounts,
+    /// The spec's ephemeral containers.
+    ephemeral: Vec<Container>,
     /// Init containers first, each group in the order of the spec.
     records: Vec<Record>,
     verdict: Option<Verdict>,
@@ -153,6 +168,8 @@ impl PodLifecycle {
             start_time,
             stage: Stage::Active,
             sandbox: SandboxState::None,
+            mounts: Mounts::default(),
+            ephemeral: Vec::new(),
             records,
             verdict: None,
             rejection: None,
@@ -161,6 +178,7 @@ impl PodLifecycle {
             delete_sent: false,
             probe_succeeds,
         };
+        lifecycle.add_ephemeral();
         lifecycle.resume();
         if lifecycle.stage == Stage::Done {
             // What was reported before the restart is final.
@@ -257,6 +275,27 @@ impl PodLifecycle {
         })
     }
 
+    /// Takes in the ephemeral containers that were added.
+    fn add_ephemeral(&mut self) {
+        for container in self.spec.ephemeral_containers.iter().flatten() {
+            if !self.ephemeral.iter().any(|known| known.name == container.name) {
+                let container = as_container(container);
+                self.records.push(Record::ephemeral(&container));
+                self.ephemeral.push(container);
+            }
+        }
+    }
+
+    /// The container that `record` is about.
+    fn container_spec(&self, record: &Record) -> Option<&Container> {
+        let containers = match (record.init, record.ephemeral) {
+            (true, _) => self.spec.init_containers.as_deref().unwrap_or_default(),
+            (false, true) => &self.ephemeral,
+            (false, false) => &self.spec.containers,
+        };
+        containers.iter().find(|container| container.name == *record.name)
+    }
+
     fn spec(&self) -> &PodSpec {
         &self.spec
     }
@@ -272,13 +311,17 @@ impl PodLifecycle {
             self.stage = Stage::Done
         }
         let known = |record: &Record| -> Option<ContainerStatus> {
-            let statuses = if record.init { &status.init_container_statuses } else { &status.container_statuses };
+            let statuses = match (record.init, record.ephemeral) {
+                (true, _) => &status.init_container_statuses,
+                (false, true) => &status.ephemeral_container_statuses,
+                (false, false) => &status.container_statuses,
+            };
             statuses.iter().flatten().find(|known| known.name == *record.name).cloned()
         };
         let mut anything_ran = false;
         for i in 0..self.records.len() {
             let Some(known) = known(&self.records[i]) else { continue };
-            let container = status::container_spec(&self.spec, &self.records[i]).cloned();
+            let container = self.container_spec(&self.records[i]).cloned();
             let state = known.state.unwrap_or_default();
             let id = known.container_id.unwrap_or_default();
             let run = state.running.and_then(|running| running.started_at).map(|at| at.0);
@@ -327,8 +370,10 @@ impl PodLifecycle {
             return None;
         }
         let mut times: Vec<Timestamp> = Vec::new();
-        if let SandboxState::Failed(again) = self.sandbox {
-            times.push(again);
+        match self.sandbox {
+            SandboxState::Failed(again) => times.push(again),
+            SandboxState::None => times.extend(self.mounts.wakeup()),
+            _ => {}
         }
         if let Some(seconds) = self.spec.active_deadline_seconds {
             times.push(self.start_time + SignedDuration::from_secs(seconds));
@@ -345,6 +390,7 @@ impl PodLifecycle {
                 }
                 State::Waiting | State::Terminated(_) => {}
             }
+            times.extend(record.missing.as_ref().filter(|_| record.in_flight.is_none()).map(|missing| missing.next));
             if let Some(failure) = record.pull_failure.as_ref().filter(|_| record.in_flight.is_none()) {
                 times.push(steps::next_of(failure, record, now));
             }

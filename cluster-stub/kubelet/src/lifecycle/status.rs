@@ -3,8 +3,8 @@
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
-    HostIP, PodCondition, PodIP, PodSpec, PodStatus,
+    ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, HostIP,
+    PodCondition, PodIP, PodStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -36,10 +36,14 @@ impl PodLifecycle {
         }
         let phase = self.phase(now);
         let conditions = self.conditions(phase, now);
-        let of = |init: bool| -> Vec<ContainerStatus> {
-            self.records.iter().filter(|record| record.init == init).map(|record| self.container(record, now)).collect()
+        let of = |list: &str| -> Vec<ContainerStatus> {
+            self.records
+                .iter()
+                .filter(|record| record.list() == list)
+                .map(|record| self.container(record, now))
+                .collect()
         };
-        let init = of(true);
+        let (init, ephemeral) = (of("initContainers"), of("ephemeralContainers"));
         let pod_ip = self.pod_ip();
         PodStatus {
             phase: Some(phase.to_owned()),
@@ -50,7 +54,8 @@ impl PodLifecycle {
             pod_ip,
             start_time: Some(Time(self.start_time)),
             init_container_statuses: (!init.is_empty()).then_some(init),
-            container_statuses: Some(of(false)),
+            container_statuses: Some(of("containers")),
+            ephemeral_container_statuses: (!ephemeral.is_empty()).then_some(ephemeral),
             observed_generation: self.pod.metadata.generation,
             reason: self.verdict.as_ref().and_then(|verdict| verdict.reason.clone()),
             message: self.verdict.as_ref().and_then(|verdict| verdict.message.clone()),
@@ -79,8 +84,8 @@ impl PodLifecycle {
         let mut pending_sidecars = 0;
         let (mut running, mut waiting, mut stopped, mut stopped_for_good, mut succeeded) = (0, 0, 0, 0, 0);
         let mut main_started = false;
-        for record in &self.records {
-            let container = container_spec(spec, record);
+        for record in self.records.iter().filter(|record| !record.ephemeral) {
+            let container = self.container_spec(record);
             let restartable = |end: &End| end.restart || container.is_some_and(|c| should_restart(c, spec, end.code));
             let ended = record.end().or_else(|| record.last.as_ref().filter(|_| record.state == State::Waiting));
             if record.init && !record.sidecar {
@@ -185,7 +190,7 @@ impl PodLifecycle {
         if let Some(reason) = terminal_reason(phase) {
             return Verdict { status: false, reason: Some(reason), message: None };
         }
-        let counted = self.records.iter().filter(|record| !record.init || record.sidecar);
+        let counted = self.records.iter().filter(|record| record.is_main() || record.sidecar);
         let unready = names(counted.filter(|record| !record.ready(now)));
         if unready.is_empty() {
             return Verdict::of(true);
@@ -222,10 +227,9 @@ impl PodLifecycle {
         if phase == SUCCEEDED {
             return Verdict { status: true, reason: Some("PodCompleted"), message: None };
         }
-        let main_has_run = self
-            .records
-            .iter()
-            .any(|record| !record.init && (record.run().is_some() || record.end().is_some() || record.last.is_some()));
+        let main_has_run = self.records.iter().any(|record| {
+            record.is_main() && (record.run().is_some() || record.end().is_some() || record.last.is_some())
+        });
         let incomplete =
             names(self.records.iter().filter(|record| {
                 record.init && if record.sidecar { !record.started(now) } else { !record.ready(now) }
@@ -239,8 +243,7 @@ impl PodLifecycle {
 
     /// Upstream: pkg/kubelet v1.36.2 `convertToAPIContainerStatuses`.
     fn container(&self, record: &Record, now: Timestamp) -> ContainerStatus {
-        let spec = self.spec();
-        let container = container_spec(spec, record);
+        let container = self.container_spec(record);
         let has_init = self.records.iter().any(|record| record.init);
         let mut last = record.last.as_ref();
         let state = match &record.state {
@@ -272,7 +275,7 @@ impl PodLifecycle {
             image_id: record.image_id.clone(),
             container_id: id.filter(|id| !id.is_empty()).cloned(),
             ready: record.ready(now),
-            started: Some(record.started(now)),
+            started: (!record.ephemeral).then(|| record.started(now)),
             restart_count: record.restarts,
             state: Some(state),
             last_state: Some(ContainerState { terminated: last.map(terminated), ..ContainerState::default() }),
@@ -318,10 +321,4 @@ fn terminated(end: &End) -> ContainerStateTerminated {
         started_at: Some(Time(end.started)),
         ..ContainerStateTerminated::default()
     }
-}
-
-/// The container of the spec that `record` is about.
-pub(super) fn container_spec<'a>(spec: &'a PodSpec, record: &Record) -> Option<&'a Container> {
-    let containers = if record.init { spec.init_containers.as_deref().unwrap_or_default() } else { &spec.containers };
-    containers.iter().find(|container| container.name == *record.name)
 }

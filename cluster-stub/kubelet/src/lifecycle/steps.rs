@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 
 use super::container::{End, InFlight, PullFailure, Record, Run, State, should_restart};
-use super::status::{FAILED, SUCCEEDED, container_spec};
+use super::status::{FAILED, SUCCEEDED};
 use super::{Action, Input, NORMAL, PodEvent, PodLifecycle, SandboxState, Stage, Verdict, WARNING};
 use crate::runtime::{ContainerExit, PulledImage, RuntimeError, StartedContainer};
 
@@ -27,6 +27,8 @@ impl PodLifecycle {
                 let message = format!("Failed to create pod sandbox: {error}");
                 out.push(event(WARNING, "FailedCreatePodSandBox", message, None));
             }
+            Input::Mounted(found) => self.mounts_found(found, now, out),
+            Input::Configured(name, found) => self.configured(&name, found, now, out),
             Input::Inspected(name, outcome) => self.inspected(&name, outcome, now, out),
             Input::Pulled(name, outcome) => self.pulled(&name, outcome, now, out),
             Input::Started(name, outcome) => self.container_started(&name, outcome, now, out),
@@ -59,6 +61,7 @@ impl PodLifecycle {
         let old_grace = grace_of_deletion(&self.pod);
         self.pod = pod;
         self.spec = self.pod.spec.clone().unwrap_or_default();
+        self.add_ephemeral();
         if let (Stage::Stopping, Some(grace)) = (self.stage, grace_of_deletion(&self.pod))
             && old_grace.is_none_or(|old| grace < old)
         {
@@ -95,10 +98,14 @@ impl PodLifecycle {
         self.spec.termination_grace_period_seconds.unwrap_or(30)
     }
 
-    /// Upstream: pkg/kubelet/kuberuntime v1.36.2 `SyncPod`: sandbox, init containers one after the other, containers.
+    /// Upstream: pkg/kubelet/kuberuntime v1.36.2 `SyncPod`: volumes, sandbox, ephemeral containers, init containers one after
+    /// the other, containers.
     fn advance(&mut self, now: Timestamp, out: &mut Vec<Action>) {
         match &self.sandbox {
             SandboxState::None => {
+                if !self.mounted(now, out) {
+                    return;
+                }
                 self.sandbox = SandboxState::Pending;
                 out.push(Action::RunSandbox);
                 return;
@@ -111,9 +118,17 @@ impl PodLifecycle {
             SandboxState::Pending | SandboxState::Failed(_) | SandboxState::Removed(_) => return,
             SandboxState::Ready(_) => {}
         }
-        let main_has_run = self.records.iter().any(|record| !record.init && record.state != State::Waiting);
+        for i in 0..self.records.len() {
+            if self.records[i].ephemeral && self.records[i].state == State::Waiting {
+                self.start(i, now, out);
+            }
+        }
+        let main_has_run = self.records.iter().any(|record| record.is_main() && record.state != State::Waiting);
         for i in 0..self.records.len() {
             let record = &self.records[i];
+            if record.ephemeral {
+                continue;
+            }
             if !record.init {
                 if record.run().is_none() && self.starts_again(record) {
                     self.start(i, now, out);
@@ -138,7 +153,7 @@ impl PodLifecycle {
                 return;
             }
         }
-        let mut main = self.records.iter().filter(|record| !record.init);
+        let mut main = self.records.iter().filter(|record| record.is_main());
         if main.all(|record| record.end().is_some() && !self.starts_again(record)) {
             self.begin_stopping(self.termination_grace(), out);
         }
@@ -148,10 +163,12 @@ impl PodLifecycle {
     fn starts_again(&self, record: &Record) -> bool {
         match &record.state {
             State::Waiting => true,
+            State::Terminated(_) if record.ephemeral => false,
             State::Running(_) => false,
             State::Terminated(end) => {
                 end.restart
-                    || container_spec(&self.spec, record)
+                    || self
+                        .container_spec(record)
                         .is_some_and(|container| should_restart(container, &self.spec, end.code))
             }
         }
@@ -166,10 +183,14 @@ impl PodLifecycle {
             self.pod.metadata.uid.as_deref().unwrap_or_default()
         );
         let image = self.image(i);
-        let policy = container_spec(&self.spec, &self.records[i]).and_then(|c| c.image_pull_policy.as_deref());
+        let policy = self.container_spec(&self.records[i]).and_then(|c| c.image_pull_policy.as_deref());
         let pulls_always = policy == Some("Always");
         let record = &mut self.records[i];
-        if record.in_flight.is_some() {
+        if record.in_flight.is_some() || record.missing.as_ref().is_some_and(|missing| missing.next > now) {
+            return;
+        }
+        if record.missing.is_some() {
+            self.configure(i, out);
             return;
         }
         if let Some(end) = record.end()
@@ -210,8 +231,8 @@ impl PodLifecycle {
         }
     }
 
-    fn image(&self, i: usize) -> String {
-        container_spec(&self.spec, &self.records[i]).and_then(|container| container.image.clone()).unwrap_or_default()
+    pub(super) fn image(&self, i: usize) -> String {
+        self.container_spec(&self.records[i]).and_then(|container| container.image.clone()).unwrap_or_default()
     }
 
     fn pull(&mut self, i: usize, out: &mut Vec<Action>) {
@@ -222,7 +243,7 @@ impl PodLifecycle {
         out.push(Action::PullImage(record.name.clone()));
     }
 
-    fn find(&self, name: &str, expected: InFlight) -> Option<usize> {
+    pub(super) fn find(&self, name: &str, expected: InFlight) -> Option<usize> {
         self.records.iter().position(|record| *record.name == *name && record.in_flight == Some(expected))
     }
 
@@ -230,8 +251,7 @@ impl PodLifecycle {
     fn inspected(&mut self, name: &str, outcome: Result<bool, RuntimeError>, now: Timestamp, out: &mut Vec<Action>) {
         let Some(i) = self.find(name, InFlight::Inspect) else { return };
         let image = self.image(i);
-        let never =
-            container_spec(&self.spec, &self.records[i]).and_then(|c| c.image_pull_policy.as_deref()) == Some("Never");
+        let never = self.container_spec(&self.records[i]).and_then(|c| c.image_pull_policy.as_deref()) == Some("Never");
         self.records[i].in_flight = None;
         if self.stage != Stage::Active {
             return;
@@ -306,6 +326,13 @@ impl PodLifecycle {
         let record = &mut self.records[i];
         record.pull_failure = None;
         record.image_ready = true;
+        if !self.configure(i, out) {
+            self.start_configured(i, out);
+        }
+    }
+
+    pub(super) fn start_configured(&mut self, i: usize, out: &mut Vec<Action>) {
+        let record = &mut self.records[i];
         record.in_flight = Some(InFlight::Start);
         out.push(Action::StartContainer(record.name.clone(), record.attempt()));
     }
@@ -319,7 +346,7 @@ impl PodLifecycle {
     ) {
         let Some(i) = self.find(name, InFlight::Start) else { return };
         let image = self.image(i);
-        let container = container_spec(&self.spec, &self.records[i]).cloned();
+        let container = self.container_spec(&self.records[i]).cloned();
         let probes = outcome.as_ref().ok().map(|started| self.probes(container.as_ref(), started.at));
         let record = &mut self.records[i];
         record.in_flight = None;
@@ -482,8 +509,8 @@ pub(super) fn next_of(failure: &PullFailure, record: &Record, now: Timestamp) ->
     }
 }
 
-fn event(event_type: &'static str, reason: &str, message: String, record: Option<&Record>) -> Action {
-    let container = record.map(|record| (record.name.clone(), record.init));
+pub(super) fn event(event_type: &'static str, reason: &str, message: String, record: Option<&Record>) -> Action {
+    let container = record.map(|record| (record.name.clone(), record.list()));
     Action::Event(PodEvent { event_type, reason: reason.to_owned(), message, container })
 }
 

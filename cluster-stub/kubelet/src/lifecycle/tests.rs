@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
 use serde_json::{Value, json};
 
-use super::{Action, Input, PodLifecycle};
+use super::{Action, Found, Input, PodLifecycle};
 use crate::runtime::{ContainerExit, PulledImage, RuntimeError, Sandbox, StartedContainer};
 
 /// A pod, its lifecycle, and everything that it has asked for.
@@ -17,6 +17,8 @@ struct World {
     stops: Vec<(String, i64)>,
     deleted: bool,
     missing_images: bool,
+    /// What is found of objects that volumes and environments need.
+    found: Found,
 }
 
 fn pod(spec: &Value) -> Value {
@@ -32,8 +34,21 @@ impl World {
         let now = Timestamp::from_second(1_000_000).unwrap();
         let oracle = Arc::new(|_: &Arc<Pod>, _: &str, command: &[String]| command != ["false"]);
         let lifecycle = PodLifecycle::new(typed(pod), "10.0.0.11".to_owned(), now, oracle);
-        let mut world =
-            Self { lifecycle, now, events: Vec::new(), stops: Vec::new(), deleted: false, missing_images: false };
+        let mut world = Self::waiting(lifecycle, now, Found::Everything);
+        world.give(Input::Wake);
+        world
+    }
+
+    fn waiting(lifecycle: PodLifecycle, now: Timestamp, found: Found) -> Self {
+        Self { lifecycle, now, events: Vec::new(), stops: Vec::new(), deleted: false, missing_images: false, found }
+    }
+
+    /// A pod whose objects are not all there.
+    fn without(spec: &Value, what: &str, fault: &str) -> Self {
+        let now = Timestamp::from_second(1_000_000).unwrap();
+        let lifecycle = PodLifecycle::new(typed(&pod(spec)), "10.0.0.11".to_owned(), now, Arc::new(|_, _, _| true));
+        let found = Found::Missing(vec![(what.to_owned(), fault.to_owned())]);
+        let mut world = Self::waiting(lifecycle, now, found);
         world.give(Input::Wake);
         world
     }
@@ -48,6 +63,8 @@ impl World {
         while let Some(input) = inputs.pop() {
             for action in self.lifecycle.handle(input, self.now) {
                 match action {
+                    Action::Mount => inputs.push(Input::Mounted(self.found.clone())),
+                    Action::Configure(name) => inputs.push(Input::Configured(name, self.found.clone())),
                     Action::RunSandbox => {
                         inputs.push(Input::Sandbox(Ok(Sandbox { ip: Some("10.244.0.2".to_owned()) })));
                     }
@@ -415,4 +432,94 @@ fn status_is_reported_only_when_it_changed() {
     assert!(world.lifecycle.report(world.now).is_none());
     world.exit("c", 0, 0);
     assert!(world.lifecycle.report(world.now).is_some());
+}
+
+#[test]
+fn pod_without_an_object_of_a_volume_has_no_sandbox_until_it_is_there() {
+    let spec = json!({
+        "containers": [{"name": "c", "image": "i"}],
+        "volumes": [{"name": "v", "configMap": {"name": "m"}}]
+    });
+    let mut world = World::without(&spec, "v", "configmap \"m\" not found");
+    let told = "FailedMount MountVolume.SetUp failed for volume \"v\" : configmap \"m\" not found";
+    assert_eq!(world.events, [told]);
+    let status = world.lifecycle.status(world.now);
+    assert_eq!((status.phase.as_deref(), status.pod_ip), (Some("Pending"), None));
+    let waiting = status.container_statuses.unwrap().remove(0).state.unwrap().waiting.unwrap();
+    assert_eq!(waiting.reason.as_deref(), Some("ContainerCreating"));
+    for _ in 0..10 {
+        world.now = world.lifecycle.next_wakeup(world.now).expect("it looks again");
+        world.give(Input::Wake);
+    }
+    assert_eq!(world.events.len(), 5, "told with longer and longer pauses: after 1, 2, 4, 8 seconds");
+    world.found = Found::Everything;
+    world.now = world.lifecycle.next_wakeup(world.now).expect("it looks again");
+    world.give(Input::Wake);
+    assert_eq!(world.lifecycle.status(world.now).phase.as_deref(), Some("Running"));
+}
+
+#[test]
+fn container_without_an_object_of_its_environment_waits_and_starts_when_it_is_there() {
+    let from = json!([{"secretRef": {"name": "s"}}]);
+    let spec = json!({"containers": [{"name": "c", "image": "i", "envFrom": from}, {"name": "d", "image": "i"}]});
+    let mut world = World::without(&spec, "c", "secret \"s\" not found");
+    assert!(world.events.contains(&"Failed Error: secret \"s\" not found".to_owned()), "{:?}", world.events);
+    let status = world.lifecycle.status(world.now);
+    assert_eq!(status.phase.as_deref(), Some("Pending"));
+    let mut containers = status.container_statuses.unwrap();
+    assert!(containers.remove(1).state.unwrap().running.is_some(), "the other one runs");
+    let waiting = containers.remove(0).state.unwrap().waiting.unwrap();
+    assert_eq!(waiting.reason.as_deref(), Some("CreateContainerConfigError"));
+    assert_eq!(waiting.message.as_deref(), Some("secret \"s\" not found"));
+    let n_events = world.events.len();
+    for _ in 0..10 {
+        world.now = world.lifecycle.next_wakeup(world.now).expect("it looks again");
+        world.give(Input::Wake);
+    }
+    assert_eq!(world.events.len(), n_events + 2, "told again after ten seconds: Pulled and Failed");
+    world.found = Found::Everything;
+    world.now = world.lifecycle.next_wakeup(world.now).expect("it looks again");
+    world.give(Input::Wake);
+    assert_eq!(world.lifecycle.status(world.now).phase.as_deref(), Some("Running"));
+}
+
+#[test]
+fn api_that_does_not_answer_is_asked_again_without_a_word() {
+    let spec = json!({
+        "containers": [{"name": "c", "image": "i"}],
+        "volumes": [{"name": "v", "secret": {"secretName": "s"}}]
+    });
+    let mut world = World::without(&spec, "v", "");
+    world.events.clear();
+    world.found = Found::Unknown;
+    world.now = world.lifecycle.next_wakeup(world.now).expect("it looks again");
+    world.give(Input::Wake);
+    assert_eq!(world.events, [""; 0]);
+    world.found = Found::Everything;
+    world.now = world.lifecycle.next_wakeup(world.now).expect("it looks again");
+    world.give(Input::Wake);
+    assert_eq!(world.lifecycle.status(world.now).phase.as_deref(), Some("Running"));
+}
+
+#[test]
+fn ephemeral_container_runs_beside_the_others_and_counts_for_nothing() {
+    let spec = json!({"restartPolicy": "Always", "containers": [{"name": "c", "image": "i"}]});
+    let mut world = World::spec(&spec);
+    let mut with = pod(&spec);
+    with["spec"]["ephemeralContainers"] = json!([{"name": "debugger", "image": "busybox", "targetContainerName": "c"}]);
+    world.give(Input::Pod(typed(&with)));
+    let status = world.lifecycle.status(world.now);
+    let of = |status: &PodStatus| status.ephemeral_container_statuses.clone().unwrap().remove(0);
+    assert!(of(&status).state.unwrap().running.is_some());
+    assert_eq!(status.container_statuses.as_ref().map(Vec::len), Some(1));
+    let ready = |status: &PodStatus| {
+        status.conditions.iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    };
+    assert!(ready(&status));
+    world.exit("debugger", 0, 1);
+    world.give(Input::Wake);
+    let status = world.lifecycle.status(world.now);
+    assert_eq!(of(&status).state.unwrap().terminated.map(|end| end.exit_code), Some(1), "it never starts again");
+    assert_eq!(of(&status).restart_count, 0);
+    assert!(ready(&status) && status.phase.as_deref() == Some("Running"));
 }

@@ -226,7 +226,7 @@ impl ContainerRuntime for SimulatedRuntime {
         let uid = pod.metadata.uid.clone().unwrap_or_default();
         {
             let mut running = self.shared.running();
-            for (container, _) in containers(&pod) {
+            for container in containers(&pod) {
                 if let Some(entry) = running.remove(&(uid.clone(), Arc::from(container))) {
                     entry.timer.cancel();
                 }
@@ -302,11 +302,13 @@ impl ContainerRuntime for SimulatedRuntime {
     }
 }
 
-fn containers(pod: &Pod) -> impl Iterator<Item = (&str, bool)> {
+fn containers(pod: &Pod) -> impl Iterator<Item = &str> {
     let spec = pod.spec.as_ref();
     let init = spec.and_then(|spec| spec.init_containers.as_deref()).unwrap_or_default();
     let main = spec.map(|spec| spec.containers.as_slice()).unwrap_or_default();
-    init.iter().map(|c| (c.name.as_str(), true)).chain(main.iter().map(|c| (c.name.as_str(), false)))
+    let ephemeral = spec.and_then(|spec| spec.ephemeral_containers.as_deref()).unwrap_or_default();
+    let names = init.iter().chain(main).map(|container| container.name.as_str());
+    names.chain(ephemeral.iter().map(|container| container.name.as_str()))
 }
 
 /// The log of one simulated container.
