@@ -18,7 +18,7 @@ const EXAMPLE: (&str, &str) = ("examples/deployment.yaml", include_str!("../../.
 #[command(
     long_about = "Start an offline cluster in this process, apply a manifest to it over HTTPS as kubectl does, and tell what happens, \
         step by step, until all pods run. Then it shows where each pod went and why, and the events.",
-    after_help = format!("Examples:\n  plimsoll demo\n  plimsoll demo -f examples/unschedulable.yaml\n  plimsoll demo --nodes 5 --taints dedicated=batch:NoSchedule -o json\n\n{EXIT_CODES}")
+    after_help = format!("Examples:\n  plimsoll demo\n  plimsoll demo -f examples/deployment.yaml\n  plimsoll demo --nodes 5 --zones a,b -o json\n\n{EXIT_CODES}")
 )]
 pub(crate) struct Demo {
     /// The manifest, YAML or JSON, with one or more documents. Default: a Deployment of three replicas.

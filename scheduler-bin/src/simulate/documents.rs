@@ -73,6 +73,8 @@ struct Pieces {
     items: Option<usize>,
     /// `kind` and `apiVersion` of the list, as far as they were seen, and how many items it has had.
     list: Option<(String, String, usize)>,
+    /// Whether the document is a simulator's export: one list after the other.
+    is_export: bool,
 }
 
 fn yaml(name: &str, mut reader: Box<dyn BufRead>, take: &mut Take<'_>) -> Result<(), ManifestError> {
@@ -106,6 +108,19 @@ impl Pieces {
         }
         if trimmed == "items:" && self.list.is_none() {
             self.list = Some((field(&self.text, "kind"), field(&self.text, "apiVersion"), 0));
+            self.items = Some(usize::MAX);
+            self.text.clear();
+            return Ok(());
+        }
+        let export = EXPORT_KEYS.iter().find(|(key, _, _)| trimmed.strip_suffix(':') == Some(*key));
+        if let Some((_, kind, api_version)) = export
+            && (self.is_export || (self.list.is_none() && field(&self.text, "kind").is_empty()))
+        {
+            if self.items.is_some() {
+                self.end_item(name, take)?;
+            }
+            self.is_export = true;
+            self.list = Some((format!("{kind}List"), (*api_version).to_owned(), 0));
             self.items = Some(usize::MAX);
             self.text.clear();
             return Ok(());
@@ -160,6 +175,7 @@ impl Pieces {
         if self.items.take().is_some() {
             self.end_item(name, take)?;
         }
+        self.is_export = false;
         let text = std::mem::take(&mut self.text);
         let Some((kind, _, n_items)) = self.list.take() else {
             let mut documents = Vec::new();
@@ -452,6 +468,21 @@ mod tests {
     fn a_simulators_export_is_read() {
         let export = "{\"pods\":[{\"metadata\":{\"name\":\"p\"}}],\"nodes\":[{\"metadata\":{\"name\":\"n\"}}],\"pvs\":null,\"schedulerConfig\":{}}";
         assert_eq!(read(export), ["Pod p @f:1 item 1", "Node n @f:1 item 1"]);
+        // As its web page writes it.
+        let yaml = "pods:\n  - metadata:\n      name: p\n      labels:\n        pods: few\n    spec:\n      containers:\n        - name: c\n          command:\n            - nodes:\n  - metadata:\n      name: q\nnodes:\n  - metadata:\n      name: n\npvs: []\npvcs: []\nstorageClasses: []\npriorityClasses:\n  - metadata:\n      name: high\n    value: 10\nschedulerConfig:\n  kind: KubeSchedulerConfiguration\n  profiles:\n    - schedulerName: default-scheduler\nnamespaces:\n  - metadata:\n      name: default\n";
+        let want = [
+            "Pod p @f:2 item 1",
+            "Pod q @f:11 item 2",
+            "Node n @f:14 item 1",
+            "PriorityClass high @f:20 item 1",
+            "Namespace default @f:28 item 1",
+        ];
+        assert_eq!(read(yaml), want);
+        let empty_first = "pvs: []\npods:\n  - metadata:\n      name: p\n";
+        assert_eq!(read(empty_first), ["Pod p @f:3 item 1"]);
+        // The same words in an object of another kind mean nothing.
+        let other = "apiVersion: example.com/v1\nkind: Thing\nmetadata:\n  name: t\npods:\n- a\n";
+        assert_eq!(read(other), ["Thing t @f:1"]);
     }
 
     #[test]

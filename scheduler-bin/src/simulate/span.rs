@@ -67,6 +67,11 @@ pub(crate) fn instant_of(value: &Value) -> Result<Timestamp, String> {
         .map_err(|_| format!("{value} is no time, expected seconds, a span such as \"5m\", or RFC 3339"))
 }
 
+/// Whether a point of virtual time is given by its date.
+pub(crate) fn is_date(value: &Value) -> bool {
+    value.as_str().is_some_and(|text| text.parse::<jiff::Timestamp>().is_ok())
+}
+
 /// A span for people, with two units at most: `1h 30m`, `2.5s`.
 pub(crate) fn pretty(seconds: f64) -> String {
     if seconds < 60.0 {

@@ -126,3 +126,17 @@ fn an_image_that_cannot_be_pulled_is_a_failure_with_the_kubelets_reason() -> Res
     );
     Ok(())
 }
+
+#[test]
+fn the_examples_of_its_help_succeed() -> Result<()> {
+    let help = finish(&["demo", "--help"])?.stdout;
+    let examples: Vec<&str> = help.lines().filter_map(|line| line.trim().strip_prefix("plimsoll ")).collect();
+    ensure!(examples.len() >= 3, "{help}");
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/");
+    for example in examples {
+        let example = example.replace("examples/", root);
+        let finished = finish(&example.split(' ').collect::<Vec<_>>())?;
+        ensure!(finished.code == 0, "{example}: {}", finished.stderr);
+    }
+    Ok(())
+}

@@ -51,13 +51,22 @@ pub(crate) fn open(path: &Path, admission: Admission) -> Result<Script<'static>,
     if head["apiVersion"] != API_VERSION {
         return Err(InputError::at(&file, 1, format_args!("apiVersion is {}, {wanted}", head["apiVersion"])));
     }
-    Ok(Box::new(Events { lines, admission, last: Timestamp(i64::MIN), more: VecDeque::new(), ended: false }))
+    Ok(Box::new(Events {
+        lines,
+        admission,
+        last: Timestamp(i64::MIN),
+        dates: None,
+        more: VecDeque::new(),
+        ended: false,
+    }))
 }
 
 struct Events {
     lines: Lines<BufReader<File>>,
     admission: Admission,
     last: Timestamp,
+    /// Whether the trace tells its times by dates.
+    dates: Option<bool>,
     /// The pods of a line with a count that are still to come.
     more: VecDeque<More>,
     ended: bool,
@@ -123,6 +132,11 @@ impl Events {
             ));
         }
         let at = span::instant_of(&value["at"]).map_err(|problem| format!("at: {problem}"))?;
+        let is_date = span::is_date(&value["at"]);
+        if *self.dates.get_or_insert(is_date) != is_date {
+            let (this, first) = if is_date { ("a date", "count from the start") } else { ("no date", "are dates") };
+            return Err(format!("at {} is {this}, but those above {first}: expected one or the other", value["at"]));
+        }
         if at < self.last {
             return Err(format!("at {} lies before the line above: lines must be in the order of time", value["at"]));
         }
@@ -287,7 +301,7 @@ mod tests {
             "",
             r#"{"at":"10m","scale":{"kind":"Deployment","name":"web","replicas":5}}"#,
             r#"{"at":"1h","drain":"n"}"#,
-            r#"{"at":"1970-01-01T02:00:00Z","delete":{"kind":"Node","name":"n"}}"#,
+            r#"{"at":"2h","delete":{"kind":"Node","name":"n"}}"#,
         ];
         let events = read(&format!("{HEAD}{}\n", lines.join("\n"))).expect("well formed");
         assert_eq!(events.iter().map(|event| event.at.0 / 1_000_000).collect::<Vec<_>>(), [0, 5, 5, 600, 3600, 7200]);
@@ -309,6 +323,16 @@ mod tests {
                 "backwards",
                 format!("{HEAD}{{\"at\":5,\"drain\":\"n\"}}\n{{\"at\":4,\"drain\":\"n\"}}\n"),
                 "t:3: at 4 lies before",
+            ),
+            (
+                "a date among spans",
+                format!("{HEAD}{{\"at\":5,\"drain\":\"n\"}}\n{{\"at\":\"2026-01-31T00:00:00Z\",\"drain\":\"n\"}}\n"),
+                "t:3: at \"2026-01-31T00:00:00Z\" is a date, but those above count from the start",
+            ),
+            (
+                "an unknown field of an object",
+                format!("{HEAD}{{\"at\":5,\"pod\":{{\"name\":\"a\",\"tolerations\":[{{\"ky\":\"b\"}}]}}}}\n"),
+                "t:2: Pod a: unknown field \"spec.tolerations[0].ky\", did you mean \"key\"?",
             ),
             ("nothing to do", format!("{HEAD}{{\"at\":5}}\n"), "t:2: 0 of apply"),
             (
