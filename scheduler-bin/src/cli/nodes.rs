@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::Failure;
-use crate::manifest;
+use crate::{field_validation, manifest};
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -126,12 +126,25 @@ impl NodeFlags {
         }
         let documents = manifest::read(&path).map_err(Failure::bad_input)?;
         let mut nodes = Vec::with_capacity(documents.len());
+        let mut places = BTreeMap::new();
         for document in documents {
             if (document.api_version(), document.kind()) != ("v1", "Node") {
                 let (version, kind) = (document.api_version(), document.kind());
                 return Err(Failure::bad_input(format_args!(
                     "{}: found {version} {kind}, expected v1 Node",
                     document.place
+                )));
+            }
+            let faults = field_validation::faults(&document.object);
+            // What a cluster wrote may be of a newer version.
+            if !faults.is_empty() && !document.object["metadata"]["uid"].is_string() {
+                let (place, title) = (&document.place, document.title());
+                return Err(Failure::bad_input(format_args!("{place}: {title}: {}", faults.join("; "))));
+            }
+            if let Some(first) = places.insert(document.name().to_owned(), document.place.clone()) {
+                let (place, title) = (&document.place, document.title());
+                return Err(Failure::bad_input(format_args!(
+                    "{place}: {title}: stands at {first} already, expected each node once"
                 )));
             }
             let mut node: Node = serde_json::from_value(document.object)

@@ -62,6 +62,13 @@ fn manifests() -> Result<()> {
     let invalid = file("invalid.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: []}\n")?;
     check("an invalid object", &["demo", "-f", &invalid], 2, &["invalid.yaml:1", "spec.containers: Required value"])?;
     let nodes = file("nodes.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n")?;
+    let slip = file("slip.yaml", "apiVersion: v1\nkind: Node\nmetadata: {name: a}\nspec: {unschedulble: true}\n")?;
+    check(
+        "an unknown field of a node",
+        &["up", "--nodes", &slip],
+        2,
+        &["slip.yaml:1: Node a: unknown field \"spec.unschedulble\", did you mean \"unschedulable\"?"],
+    )?;
     check("a file of other things than nodes", &["up", "--nodes", &nodes], 2, &["found v1 Pod, expected v1 Node"])
 }
 
