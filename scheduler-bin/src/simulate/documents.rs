@@ -469,11 +469,11 @@ mod tests {
         let export = "{\"pods\":[{\"metadata\":{\"name\":\"p\"}}],\"nodes\":[{\"metadata\":{\"name\":\"n\"}}],\"pvs\":null,\"schedulerConfig\":{}}";
         assert_eq!(read(export), ["Pod p @f:1 item 1", "Node n @f:1 item 1"]);
         // As its web page writes it.
-        let yaml = "pods:\n  - metadata:\n      name: p\n      labels:\n        pods: few\n    spec:\n      containers:\n        - name: c\n          command:\n            - nodes:\n  - metadata:\n      name: q\nnodes:\n  - metadata:\n      name: n\npvs: []\npvcs: []\nstorageClasses: []\npriorityClasses:\n  - metadata:\n      name: high\n    value: 10\nschedulerConfig:\n  kind: KubeSchedulerConfiguration\n  profiles:\n    - schedulerName: default-scheduler\nnamespaces:\n  - metadata:\n      name: default\n";
+        let yaml = "pods:\n  - metadata:\n      name: p\n      labels:\n        pods: few\n    spec:\n      containers:\n        - name: c\n          command:\n            - nodes:\n  - metadata:\n      name: q\nnodes:\n  - metadata:\n      name: n1\npvs: []\npvcs: []\nstorageClasses: []\npriorityClasses:\n  - metadata:\n      name: high\n    value: 10\nschedulerConfig:\n  kind: KubeSchedulerConfiguration\n  profiles:\n    - schedulerName: default-scheduler\nnamespaces:\n  - metadata:\n      name: default\n";
         let want = [
             "Pod p @f:2 item 1",
             "Pod q @f:11 item 2",
-            "Node n @f:14 item 1",
+            "Node n1 @f:14 item 1",
             "PriorityClass high @f:20 item 1",
             "Namespace default @f:28 item 1",
         ];
