@@ -148,7 +148,8 @@ proptest! {
             template.affinity = template.affinity.take().filter(|_| world.chance(4));
             template.topology_spread_constraints = Box::default();
         }
-        for step in 0..60 {
+        let mut last = 0;
+        for step in 0..80 {
             let now = Timestamp(step);
             if world.chance(if events_seldom { 12 } else { 3 }) {
                 for change in world.random_changes() {
@@ -156,7 +157,9 @@ proptest! {
                 }
                 continue;
             }
-            let template = &templates[world.below(3)];
+            // Replicas often follow each other.
+            last = if world.chance(3) { world.below(3) } else { last };
+            let template = &templates[last];
             let pod = world.replica_of(template);
             let uid = pod.uid.clone();
             twins.handle(&Change::Applied(pod.clone().into()), now);

@@ -1,5 +1,6 @@
 //! Applying events: nodes come and go, pods are assumed, added, updated and deleted; every column follows.
 
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -126,14 +127,28 @@ impl Cache {
     /// # Errors
     /// When the pod is on a node already.
     pub fn assume(&mut self, pod: Arc<Pod>, node_name: &Arc<str>) -> Result<(), CacheError> {
-        if let Some(entry) = self.pods.get(&pod.uid) {
-            return Err(CacheError::AlreadyPlaced {
+        self.assume_at(pod, Arc::clone(node_name), self.snapshot.find(node_name))
+    }
+
+    /// [`assume`](Self::assume) on a node that is known by its index.
+    pub(crate) fn assume_on(&mut self, pod: Arc<Pod>, node: NodeIdx) -> Result<(), CacheError> {
+        let node_name = Arc::clone(&self.snapshot.node(node).name);
+        self.assume_at(pod, node_name, Some(node))
+    }
+
+    fn assume_at(&mut self, pod: Arc<Pod>, node_name: Arc<str>, node: Option<NodeIdx>) -> Result<(), CacheError> {
+        match self.pods.entry(Arc::clone(&pod.uid)) {
+            Entry::Occupied(known) => Err(CacheError::AlreadyPlaced {
                 pod: pod.reference().to_string(),
-                node: Arc::clone(&entry.node_name),
-            });
+                node: Arc::clone(&known.get().node_name),
+            }),
+            Entry::Vacant(vacant) => {
+                let entry = PodEntry { pod: Arc::clone(&pod), node_name: Arc::clone(&node_name), is_assumed: true };
+                vacant.insert(entry);
+                self.place(pod, node_name, node);
+                Ok(())
+            }
         }
-        self.insert(pod, Arc::clone(node_name), true);
-        Ok(())
     }
 
     /// The placement was given up: the pod leaves the cache, unless its binding was confirmed meanwhile.
@@ -146,7 +161,10 @@ impl Cache {
         let Some(node_name) = pod.node_name.clone() else { return };
         if !self.confirm(&pod, &node_name) {
             self.remove(&pod.uid);
-            self.insert(pod, node_name, false);
+            let node = self.snapshot.find(&node_name);
+            let entry = PodEntry { pod: Arc::clone(&pod), node_name: Arc::clone(&node_name), is_assumed: false };
+            self.pods.insert(Arc::clone(&pod.uid), entry);
+            self.place(pod, node_name, node);
         }
     }
 
@@ -198,12 +216,11 @@ impl Cache {
         self.snapshot.kept.each(|index| index.object_changed(old, new));
     }
 
-    fn insert(&mut self, pod: Arc<Pod>, node_name: Arc<str>, is_assumed: bool) {
-        match self.snapshot.find(&node_name) {
-            Some(idx) => self.snapshot.place(idx, Arc::clone(&pod)),
-            None => self.orphans.entry(Arc::clone(&node_name)).or_default().push(Arc::clone(&pod)),
+    fn place(&mut self, pod: Arc<Pod>, node_name: Arc<str>, node: Option<NodeIdx>) {
+        match node {
+            Some(idx) => self.snapshot.place(idx, pod),
+            None => self.orphans.entry(node_name).or_default().push(pod),
         }
-        self.pods.insert(Arc::clone(&pod.uid), PodEntry { pod, node_name, is_assumed });
     }
 
     fn remove(&mut self, uid: &str) -> Option<Arc<Pod>> {

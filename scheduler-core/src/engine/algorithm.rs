@@ -69,12 +69,13 @@ impl Restriction {
 }
 
 impl Algorithm<'_> {
-    /// Chooses a node: as for the last pod that was alike, or by looking at every node. Upstream: `schedulePod` (v1.36.2
-    /// schedule_one.go).
+    /// Chooses a node: as for the last pod, if this one is a replica of it; as for the last pod that was alike; or by
+    /// looking at every node. Upstream: `schedulePod` (v1.36.2 schedule_one.go).
     pub(super) fn run(
         mut self,
         pool: &rayon::ThreadPool,
         kept: Kept<'_>,
+        is_replica: bool,
         shared: &mut CycleState,
         states: &mut FilterStates,
         record: Option<&mut DecisionRecord>,
@@ -82,8 +83,15 @@ impl Algorithm<'_> {
         if self.cycle.snapshot.n_nodes() == 0 {
             return Err(NoDecision::NoNodes);
         }
-        let restriction = self.pre_filter(shared, states)?;
         let Kept { scratch, batches, start_index } = kept;
+        if is_replica
+            && record.is_none()
+            && let Some(decision) = self.schedule_replica(batches, shared, start_index)
+        {
+            return Ok(decision);
+        }
+        batches.forget_replicas();
+        let restriction = self.pre_filter(shared, states)?;
         if restriction.is_none()
             && record.is_none()
             && let Some(decision) = self.schedule_alike(batches, shared, states, start_index)

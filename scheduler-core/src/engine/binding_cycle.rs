@@ -207,9 +207,11 @@ impl Scheduler {
     pub fn handle_result(&mut self, id: EffectId, result: Result<(), EffectError>, now: Timestamp) {
         match self.origins.remove(&id) {
             Some(Origin::Binding { uid }) => {
-                let goes_on = self.bindings.get_mut(&uid).is_some_and(|cycle| cycle.finish(id, result));
-                if goes_on && let Some(cycle) = self.bindings.remove(&uid) {
-                    self.advance_binding(cycle, now);
+                // Most wait for this one result.
+                let Some(mut cycle) = self.bindings.remove(&uid) else { return };
+                match cycle.finish(id, result) {
+                    true => self.advance_binding(cycle, now),
+                    false => self.bindings.insert(cycle),
                 }
             }
             Some(Origin::PostFilter { preemptor, victim }) => {
@@ -328,8 +330,8 @@ impl Scheduler {
         match end {
             End::Bound => {
                 let pod = &cycle.binding.pod;
-                let note =
-                    format!("Successfully assigned {}/{} to {}", pod.namespace, pod.name, cycle.binding.node_name);
+                let note = ["Successfully assigned ", &pod.namespace, "/", &pod.name, " to ", &cycle.binding.node_name]
+                    .concat();
                 let regarding = self.reference(pod);
                 self.push_effect(
                     profile,

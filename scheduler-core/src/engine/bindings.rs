@@ -38,11 +38,6 @@ impl Bindings {
         self.by_uid.get(uid).map(|cycle| &**cycle)
     }
 
-    /// For changes of all but what the cycle waits for.
-    pub(super) fn get_mut(&mut self, uid: &str) -> Option<&mut BindingCycle> {
-        self.by_uid.get_mut(uid).map(|cycle| &mut **cycle)
-    }
-
     pub(super) fn remove(&mut self, uid: &str) -> Option<Box<BindingCycle>> {
         let cycle = self.by_uid.remove(uid)?;
         for (events, until) in cycle.waits_for() {

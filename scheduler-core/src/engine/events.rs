@@ -49,6 +49,10 @@ impl Scheduler {
     fn node_applied(&mut self, node: &Arc<Node>, now: Timestamp) {
         let snapshot = self.cache.snapshot();
         let old = snapshot.find(&node.name).map(|idx| Arc::clone(&snapshot.nodes[idx.slot()]));
+        if old.is_none() {
+            // Pods may have waited for it.
+            self.last_required = None;
+        }
         self.cache.set_node(Arc::clone(node));
         let actions = match &old {
             None => vec![ActionType::ADD],

@@ -12,6 +12,7 @@ use super::failure::Failure;
 use super::record::DecisionRecord;
 use super::rng::mix;
 use super::scheduler::Scheduler;
+use crate::cache::NodeIdx;
 use crate::framework::{
     Binding, ClusterView, Cycle, CycleState, EffectKind, EventType, FilterStates, Filters, PermitStatus, PluginError,
     QueuedEntity, Reasons, ReserveStatus,
@@ -52,13 +53,14 @@ impl Scheduler {
         let seed = mix(self.seed, self.n_cycles);
         self.n_cycles += 1;
 
-        let is_replica = |last: &Arc<Pod>| self.batches.enabled && last.is_replica_of(&entity.pod);
-        if !self.last_required.as_ref().is_some_and(is_replica) {
+        let is_replica =
+            self.batches.enabled && self.last_required.as_ref().is_some_and(|last| last.is_replica_of(&entity.pod));
+        if !is_replica {
             self.require_indexes(profile, &entity.pod);
             self.last_required = Some(Arc::clone(&entity.pod));
         }
-        let decision =
-            self.decide(profile, &entity.pod, (now, seed), pool, &mut shared, &mut states, record.as_deref_mut());
+        let cycle = (now, seed, is_replica);
+        let decision = self.decide(profile, &entity.pod, cycle, pool, &mut shared, &mut states, record.as_deref_mut());
         let (scheduler_name, attempts, pod) =
             (Arc::clone(&self.profiles[profile].scheduler_name), entity.attempts, Arc::clone(&entity.pod));
         let outcome = match decision {
@@ -100,6 +102,7 @@ impl Scheduler {
     }
 
     pub(super) fn require_indexes(&mut self, profile: usize, pod: &Pod) {
+        self.batches.forget_replicas();
         let profile = &self.profiles[profile];
         let mut indexes = self.cache.indexes();
         for entry in &profile.filters {
@@ -115,7 +118,7 @@ impl Scheduler {
         &mut self,
         profile: usize,
         pod: &Pod,
-        (now, seed): (Timestamp, u64),
+        (now, seed, is_replica): (Timestamp, u64, bool),
         pool: &rayon::ThreadPool,
         shared: &mut CycleState,
         states: &mut FilterStates,
@@ -131,7 +134,7 @@ impl Scheduler {
             n_threads: pool.current_num_threads(),
         };
         let kept = Kept { scratch: &mut self.scratch, batches: &mut self.batches, start_index: &mut self.start_index };
-        algorithm.run(pool, kept, shared, states, record)
+        algorithm.run(pool, kept, is_replica, shared, states, record)
     }
 
     /// Assume, Reserve, Permit. Upstream: `prepareForBindingCycle`.
@@ -144,9 +147,10 @@ impl Scheduler {
         (now, seed): (Timestamp, u64),
     ) -> Outcome {
         let node_name = Arc::clone(&self.cache.snapshot().node(decision.node).name);
-        if let Err(error) = self.cache.assume(Arc::clone(&entity.pod), &node_name) {
+        if let Err(error) = self.cache.assume_on(Arc::clone(&entity.pod), decision.node) {
             return self.fail(profile, entity, Failure::error(error.to_string()), now);
         }
+        self.batches.note_placed(self.cache.snapshot().changes().n_changes());
         self.queue.delete_nominated(&entity.pod.uid);
         let mut binding = Binding {
             pod: Arc::clone(&entity.pod),
@@ -154,8 +158,8 @@ impl Scheduler {
             state: shared,
             results: Vec::new(),
         };
-        let refusal = match self.reserve(profile, &mut binding, (now, seed)) {
-            Ok(()) => match self.permit(profile, &mut binding, (now, seed)) {
+        let refusal = match self.reserve(profile, &mut binding, decision.node, (now, seed)) {
+            Ok(()) => match self.permit(profile, &mut binding, decision.node, (now, seed)) {
                 Ok(waits) => {
                     self.start_binding(Box::new(BindingCycle::new(profile, entity, binding)), waits, now);
                     return Outcome::Scheduled {
@@ -173,14 +177,19 @@ impl Scheduler {
         self.fail(profile, entity, failure, now)
     }
 
-    fn reserve(&mut self, profile: usize, binding: &mut Binding, (now, seed): (Timestamp, u64)) -> Result<(), Refusal> {
+    fn reserve(
+        &mut self,
+        profile: usize,
+        binding: &mut Binding,
+        node: NodeIdx,
+        (now, seed): (Timestamp, u64),
+    ) -> Result<(), Refusal> {
         let snapshot = self.cache.snapshot();
-        let Some(node) = snapshot.find(&binding.node_name) else { return Ok(()) };
-        let pod = Arc::clone(&binding.pod);
-        let cycle = Cycle { pod: &pod, snapshot, objects: &self.objects, now, seed };
+        let Binding { pod, state, .. } = binding;
+        let cycle = Cycle { pod, snapshot, objects: &self.objects, now, seed };
         for plugin in &self.profiles[profile].reserve {
             let name = plugin.name();
-            match plugin.reserve(cycle, &mut binding.state, snapshot.view(node)) {
+            match plugin.reserve(cycle, state, snapshot.view(node)) {
                 Ok(ReserveStatus::Success) => {}
                 Ok(ReserveStatus::Unschedulable(reasons) | ReserveStatus::UnschedulableAndUnresolvable(reasons)) => {
                     return Err(Refusal::Rejected { plugin: name, reasons, pending: false });
@@ -199,16 +208,16 @@ impl Scheduler {
         &mut self,
         profile: usize,
         binding: &mut Binding,
+        node: NodeIdx,
         (now, seed): (Timestamp, u64),
     ) -> Result<BTreeMap<&'static str, Timestamp>, Refusal> {
         let snapshot = self.cache.snapshot();
         let mut waits = BTreeMap::new();
-        let Some(node) = snapshot.find(&binding.node_name) else { return Ok(waits) };
-        let pod = Arc::clone(&binding.pod);
-        let cycle = Cycle { pod: &pod, snapshot, objects: &self.objects, now, seed };
+        let Binding { pod, state, .. } = binding;
+        let cycle = Cycle { pod, snapshot, objects: &self.objects, now, seed };
         for plugin in &self.profiles[profile].permit {
             let name = plugin.name();
-            match plugin.permit(cycle, &mut binding.state, snapshot.view(node), &mut self.waiting) {
+            match plugin.permit(cycle, state, snapshot.view(node), &mut self.waiting) {
                 Ok(PermitStatus::Success) => {}
                 Ok(PermitStatus::Wait(patience)) => {
                     waits.insert(name, now.after(patience.min(MAX_PERMIT_WAIT)));

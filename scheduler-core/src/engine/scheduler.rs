@@ -69,8 +69,8 @@ pub struct Scheduler {
     /// Effects of PostFilter plugins that are still out, by preemptor.
     pub(super) preemptions: BTreeMap<Arc<str>, Preemption>,
     pub(super) next_effect: u64,
-    /// The last pod whose indexes were asked for, as long as its replicas need no others: until another object changes, or
-    /// a pod comes to a node from elsewhere.
+    /// The last pod whose indexes were asked for, as long as its replicas need no others: until another object changes, a
+    /// node comes, or a pod comes to a node from elsewhere.
     pub(super) last_required: Option<Arc<Pod>>,
     pub(super) scratch: Scratch,
     pub(super) batches: Batches,
@@ -239,6 +239,10 @@ impl Scheduler {
         let id = EffectId(self.next_effect);
         self.next_effect += 1;
         let scheduler_name = Arc::clone(&self.profiles[profile].scheduler_name);
+        if self.effects.is_empty() {
+            // Most steps have one, and effects are large.
+            self.effects.reserve_exact(1);
+        }
         self.effects.push(Effect { id, scheduler_name, kind });
         id
     }

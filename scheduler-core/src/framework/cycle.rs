@@ -67,49 +67,59 @@ impl fmt::Debug for ClusterView<'_> {
 /// State that one plugin hands from an early extension point to a later one (Filter → Reserve → PreBind), or that
 /// several plugins share. One value per type. Serial points get it by `&mut`, parallel ones by `&`: no lock.
 ///
-/// It outlives the cycle: put node names in it, never a [`crate::cache::NodeIdx`].
-#[derive(Default)]
+/// It outlives the cycle: put node names in it, never a [`crate::cache::NodeIdx`]. A clone shares the values until one of
+/// the two is changed: pods that are alike begin with what was left for the first of them.
+#[derive(Default, Clone)]
 pub struct CycleState {
-    /// Few plugins leave anything: looking through is faster than hashing.
-    values: SmallVec<[(TypeId, Box<dyn Any + Send + Sync>); 4]>,
+    /// Few plugins leave anything: looking through is faster than hashing. `None` while nobody has.
+    values: Option<Arc<Values>>,
 }
+
+type Values = SmallVec<[(TypeId, Arc<dyn Any + Send + Sync>); 4]>;
 
 impl CycleState {
     /// Stores a value, replacing one of the same type.
     pub fn insert<T: Any + Send + Sync>(&mut self, value: T) {
-        let value = Box::new(value);
-        match self.position::<T>() {
-            Some(at) => self.values[at].1 = value,
-            None => self.values.push((TypeId::of::<T>(), value)),
+        let value = Arc::new(value);
+        let at = self.position::<T>();
+        let values = Arc::make_mut(self.values.get_or_insert_default());
+        match at {
+            Some(at) => values[at].1 = value,
+            None => values.push((TypeId::of::<T>(), value)),
         }
     }
 
     /// The value of this type.
     #[must_use]
     pub fn get<T: Any + Send + Sync>(&self) -> Option<&T> {
-        self.values[self.position::<T>()?].1.downcast_ref()
+        self.values.as_ref()?[self.position::<T>()?].1.downcast_ref()
     }
 
-    /// The value of this type, to change.
-    pub fn get_mut<T: Any + Send + Sync>(&mut self) -> Option<&mut T> {
+    /// The value of this type, to change: a copy of it while others share it.
+    pub fn get_mut<T: Any + Send + Sync + Clone>(&mut self) -> Option<&mut T> {
         let at = self.position::<T>()?;
-        self.values[at].1.downcast_mut()
+        let value = &mut Arc::make_mut(self.values.as_mut()?)[at].1;
+        if Arc::get_mut(value).is_none() {
+            *value = Arc::new(value.downcast_ref::<T>()?.clone());
+        }
+        Arc::get_mut(value)?.downcast_mut()
     }
 
-    /// Takes the value of this type out.
-    pub fn remove<T: Any + Send + Sync>(&mut self) -> Option<T> {
+    /// Takes the value of this type out; a copy of it while others share it.
+    pub fn remove<T: Any + Send + Sync + Clone>(&mut self) -> Option<T> {
         let at = self.position::<T>()?;
-        Some(*self.values.swap_remove(at).1.downcast().ok()?)
+        let (_, value) = Arc::make_mut(self.values.as_mut()?).swap_remove(at);
+        value.downcast().ok().map(Arc::unwrap_or_clone)
     }
 
     fn position<T: Any>(&self) -> Option<usize> {
-        self.values.iter().position(|(of, _)| *of == TypeId::of::<T>())
+        self.values.as_ref()?.iter().position(|(of, _)| *of == TypeId::of::<T>())
     }
 }
 
 impl fmt::Debug for CycleState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CycleState({} values)", self.values.len())
+        write!(f, "CycleState({} values)", self.values.as_ref().map_or(0, |values| values.len()))
     }
 }
 
@@ -135,5 +145,26 @@ impl Nominations for () {
 
     fn nominated_nodes(&self) -> Vec<Arc<str>> {
         Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clones_share_values_until_they_change_them() {
+        let mut first = CycleState::default();
+        assert_eq!(first.get::<u8>(), None);
+        first.insert(1_u8);
+        first.insert("left by PreFilter");
+        let mut second = first.clone();
+        *second.get_mut::<u8>().expect("it is there") += 1;
+        second.insert(3_u16);
+        assert_eq!((first.get::<u8>(), first.get::<u16>()), (Some(&1), None));
+        assert_eq!((second.get::<u8>(), second.get::<u16>()), (Some(&2), Some(&3)));
+        assert_eq!(second.remove::<&str>(), Some("left by PreFilter"));
+        assert_eq!((first.get::<&str>(), second.get::<&str>()), (Some(&"left by PreFilter"), None));
+        assert_eq!((first.remove::<u8>(), first.remove::<u8>()), (Some(1), None));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{
     Cycle, CycleState, FilterPlugin, FilterStatus, PreFilterStatus, PreScoreStatus, Reason, ReasonCounts, Reasons,
-    Result, ScorePlugin, Sharing, Signature,
+    Result, Reuse, ScorePlugin, Sharing, Signature,
 };
 use crate::cache::{Candidates, Indexes, NodeIdx, NodeView, Objects, SlotRun};
 use crate::model::Pod;
@@ -107,6 +107,8 @@ pub trait DynFilter: Send + Sync {
     fn require(&self, pod: &Pod, objects: &Objects, indexes: &mut Indexes<'_>);
     /// [`super::Plugin::sign`].
     fn sign(&self, cycle: Cycle<'_>, shared: &CycleState, signature: &mut Signature) -> Sharing;
+    /// [`super::Plugin::reuse`].
+    fn reuse(&self, cycle: Cycle<'_>, shared: &CycleState) -> Reuse;
     /// [`super::Plugin::classify`].
     fn classify(&self, cycle: Cycle<'_>, shared: &CycleState, nodes: &[NodeIdx], classes: &mut [u64]);
     #[doc(hidden)]
@@ -173,6 +175,10 @@ impl<P: FilterPlugin> DynFilter for P {
 
     fn sign(&self, cycle: Cycle<'_>, shared: &CycleState, signature: &mut Signature) -> Sharing {
         super::Plugin::sign(self, cycle, shared, signature)
+    }
+
+    fn reuse(&self, cycle: Cycle<'_>, shared: &CycleState) -> Reuse {
+        super::Plugin::reuse(self, cycle, shared)
     }
 
     fn classify(&self, cycle: Cycle<'_>, shared: &CycleState, nodes: &[NodeIdx], classes: &mut [u64]) {
@@ -304,6 +310,12 @@ pub struct ScoreStates {
     pub(crate) slots: Vec<ScoreSlot>,
 }
 
+impl std::fmt::Debug for ScoreStates {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ScoreStates({} slots)", self.slots.len())
+    }
+}
+
 /// A [`ScorePlugin`] without its type. Implemented for every score plugin; not to be implemented by hand.
 pub trait DynScore: Send + Sync {
     /// [`super::Plugin::name`].
@@ -312,6 +324,8 @@ pub trait DynScore: Send + Sync {
     fn require(&self, pod: &Pod, objects: &Objects, indexes: &mut Indexes<'_>);
     /// [`super::Plugin::sign`].
     fn sign(&self, cycle: Cycle<'_>, shared: &CycleState, signature: &mut Signature) -> Sharing;
+    /// [`super::Plugin::reuse`].
+    fn reuse(&self, cycle: Cycle<'_>, shared: &CycleState) -> Reuse;
     /// [`super::Plugin::classify`].
     fn classify(&self, cycle: Cycle<'_>, shared: &CycleState, nodes: &[NodeIdx], classes: &mut [u64]);
     #[doc(hidden)]
@@ -400,6 +414,10 @@ impl<P: ScorePlugin> DynScore for P {
 
     fn sign(&self, cycle: Cycle<'_>, shared: &CycleState, signature: &mut Signature) -> Sharing {
         super::Plugin::sign(self, cycle, shared, signature)
+    }
+
+    fn reuse(&self, cycle: Cycle<'_>, shared: &CycleState) -> Reuse {
+        super::Plugin::reuse(self, cycle, shared)
     }
 
     fn classify(&self, cycle: Cycle<'_>, shared: &CycleState, nodes: &[NodeIdx], classes: &mut [u64]) {

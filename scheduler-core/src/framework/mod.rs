@@ -47,7 +47,7 @@ pub use queued::QueuedEntity;
 pub use reason_counts::ReasonCounts;
 pub use registry::{Args, BuildError, Built, Extensions, RegisterError, Registry, decode_args};
 pub use rejected::{Rejected, RejectedNode};
-pub use signature::{Sharing, Signature};
+pub use signature::{Reuse, Sharing, Signature};
 pub(crate) use waiting::WaitOutcome;
 pub use waiting::WaitingPods;
 

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::{
     BindStep, Binding, ClusterEvent, ClusterView, Cycle, CycleState, EventFilter, FilterStates, FilterStatus, Filters,
     Hint, PermitStatus, PostFilterStatus, PreEnqueueStatus, PreFilterStatus, PreFlight, PreScoreStatus, QueuedEntity,
-    Reason, ReasonCounts, Rejected, ReserveStatus, Result, Sharing, Signature, Step, WaitingPods,
+    Reason, ReasonCounts, Rejected, ReserveStatus, Result, Reuse, Sharing, Signature, Step, WaitingPods,
 };
 use crate::cache::{Candidates, Indexes, NodeIdx, NodeView, Objects, SlotRun};
 use crate::model::Pod;
@@ -40,6 +40,14 @@ pub trait Plugin: Send + Sync + 'static {
     fn sign(&self, cycle: Cycle<'_>, shared: &CycleState, signature: &mut Signature) -> Sharing {
         let _ = (cycle, shared, signature);
         Sharing::Never
+    }
+
+    /// How much of what the plugin said for this pod holds for its replicas. When something does, PreFilter of a replica
+    /// finds in the shared state what was left for the pod before. Only speed: [`Reuse::Nothing`] is always right.
+    /// Called after PreFilter and `sign`.
+    fn reuse(&self, cycle: Cycle<'_>, shared: &CycleState) -> Reuse {
+        let _ = (cycle, shared);
+        Reuse::Nothing
     }
 
     /// For a plugin that shares by class: the class of each node, `classes[i]` for `nodes[i]`. Nodes of one class get the

@@ -17,6 +17,19 @@ pub enum Sharing {
     Never,
 }
 
+/// What need not be asked of a plugin again for the next pod, if it is a replica of the last one
+/// ([`crate::model::Pod::is_replica_of`]) and nothing has happened in between but that such replicas came to nodes: no
+/// other pod came or went, and no node or other object changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reuse {
+    /// Everything is asked again.
+    Nothing,
+    /// What it signed holds. PreFilter and PreScore are asked again.
+    Signature,
+    /// What it signed and what PreFilter left hold, and what PreScore left if it shares [by node](Sharing::ByNode).
+    Everything,
+}
+
 /// What plugins look at in a pod, written one after the other with [`std::hash::Hash`]: equal signatures are equal
 /// values, not just equal hashes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]

@@ -104,6 +104,12 @@ impl PodResources {
         self.used.as_deref().unwrap_or(&self.requests)
     }
 
+    /// Whether resources are in play that not every node has a column for, such as devices.
+    #[must_use]
+    pub fn has_scalars(&self) -> bool {
+        !self.requests.scalars.is_empty() || !self.scoring().scalars.is_empty() || !self.used().scalars.is_empty()
+    }
+
     /// Ephemeral storage and scalar resources as scoring counts them.
     #[must_use]
     pub fn scoring(&self) -> &Resources {

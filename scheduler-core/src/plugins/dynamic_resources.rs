@@ -8,7 +8,7 @@ use crate::framework::{
     ActionType, Binding, ClusterView, Cycle, CycleState, EnqueueExtensions, EventFilter, EventResource, FilterPlugin,
     FilterStates, FilterStatus, Filters, NominatedNode, Plugin, PluginError, PostFilterPlugin, PostFilterStatus,
     PreBindPlugin, PreEnqueuePlugin, PreEnqueueStatus, PreFilterStatus, PreFlight, Reason, Rejected, ReservePlugin,
-    ReserveStatus, Result, ScorePlugin, Sharing, Signature, Step,
+    ReserveStatus, Result, Reuse, ScorePlugin, Sharing, Signature, Step,
 };
 use crate::model::Pod;
 
@@ -30,6 +30,10 @@ impl Plugin for DynamicResources {
         let needs_devices = needs_devices(pod, objects);
         needs_devices.hash(signature);
         if needs_devices { Sharing::Never } else { Sharing::ByNode }
+    }
+
+    fn reuse(&self, _: Cycle<'_>, _: &CycleState) -> Reuse {
+        Reuse::Everything
     }
 }
 

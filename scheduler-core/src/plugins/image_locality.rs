@@ -6,7 +6,7 @@ use std::hash::Hash;
 use smallvec::SmallVec;
 
 use crate::cache::{NodeIdx, NodeView};
-use crate::framework::{Cycle, CycleState, MAX_NODE_SCORE, Plugin, Result, ScorePlugin, Sharing, Signature};
+use crate::framework::{Cycle, CycleState, MAX_NODE_SCORE, Plugin, Result, Reuse, ScorePlugin, Sharing, Signature};
 use crate::model::{Pod, VolumeSource};
 
 /// Below this many bytes an image is not worth considering.
@@ -36,6 +36,10 @@ impl Plugin for ImageLocality {
             (name, state, snapshot.n_nodes()).hash(signature);
         }
         Sharing::ByNode
+    }
+
+    fn reuse(&self, _: Cycle<'_>, _: &CycleState) -> Reuse {
+        Reuse::Everything
     }
 }
 

@@ -13,7 +13,7 @@ use crate::cache::{
 use crate::config::args::InterPodAffinityArgs;
 use crate::framework::{
     ActionType, ClusterEvent, ClusterView, Cycle, CycleState, EnqueueExtensions, EventFilter, EventResource,
-    FilterPlugin, FilterStatus, Hint, Plugin, PluginError, PreFilterStatus, Reason, Result, Sharing, Signature,
+    FilterPlugin, FilterStatus, Hint, Plugin, PluginError, PreFilterStatus, Reason, Result, Reuse, Sharing, Signature,
 };
 use crate::model::{AffinityTerm, Labels, Node, Object, Pod, Requirement, Selector};
 
@@ -136,6 +136,11 @@ impl Plugin for InterPodAffinity {
 
     fn sign(&self, cycle: Cycle<'_>, _: &CycleState, signature: &mut Signature) -> Sharing {
         super::inter_pod_affinity_classes::sign(self, cycle, signature)
+    }
+
+    /// Terms of other pods do not change while only replicas without terms come to nodes.
+    fn reuse(&self, cycle: Cycle<'_>, _: &CycleState) -> Reuse {
+        if super::inter_pod_affinity_classes::has_terms(cycle) { Reuse::Nothing } else { Reuse::Everything }
     }
 
     fn classify(&self, cycle: Cycle<'_>, _: &CycleState, nodes: &[NodeIdx], classes: &mut [u64]) {

@@ -25,8 +25,7 @@ struct AtKey<'a> {
 
 pub(super) fn sign(plugin: &InterPodAffinity, cycle: Cycle<'_>, signature: &mut Signature) -> Sharing {
     let (pod, objects) = (cycle.pod, cycle.objects);
-    let has_own = own_terms(cycle).next().is_some();
-    if !has_own && !is_meant(cycle) {
+    if !has_terms(cycle) && !is_meant(cycle) {
         return Sharing::ByNode;
     }
     let Some(all) = at_keys(plugin, cycle) else { return Sharing::Never };
@@ -74,6 +73,11 @@ impl AtKey<'_> {
             _ => 1 << 31 | u32::try_from(node.slot()).unwrap_or(0),
         }
     }
+}
+
+/// Whether the pod has terms of its own.
+pub(super) fn has_terms(cycle: Cycle<'_>) -> bool {
+    own_terms(cycle).next().is_some()
 }
 
 fn own_terms(cycle: Cycle<'_>) -> impl Iterator<Item = &AffinityTerm> {

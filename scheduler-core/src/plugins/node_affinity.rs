@@ -12,7 +12,7 @@ use crate::config::affinity as config;
 use crate::config::args::NodeAffinityArgs;
 use crate::framework::{
     ActionType, ClusterEvent, ClusterView, Cycle, CycleState, EnqueueExtensions, EventFilter, EventResource,
-    FilterPlugin, FilterStatus, Hint, Plugin, PluginError, PreFilterStatus, PreScoreStatus, Reason, Result,
+    FilterPlugin, FilterStatus, Hint, Plugin, PluginError, PreFilterStatus, PreScoreStatus, Reason, Result, Reuse,
     ScorePlugin, Sharing, Signature, default_normalize_score, normalize_to,
 };
 use crate::model::{NodeSelector, NodeSelectorTerm, Object, Operator, Pod, PreferredSchedulingTerm, Requirement};
@@ -101,6 +101,10 @@ impl Plugin for NodeAffinity {
         let affinity = pod.affinity.as_deref();
         affinity.map(|affinity| (&affinity.required_node, &affinity.preferred_node)).hash(signature);
         Sharing::ByNode
+    }
+
+    fn reuse(&self, _: Cycle<'_>, _: &CycleState) -> Reuse {
+        Reuse::Everything
     }
 }
 

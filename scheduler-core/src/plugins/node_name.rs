@@ -5,7 +5,7 @@ use std::hash::Hash;
 use crate::cache::{Candidates, NodeView};
 use crate::framework::{
     ActionType, Cycle, CycleState, EnqueueExtensions, EventFilter, EventResource, FilterPlugin, FilterStatus, Plugin,
-    Reason, Result, Sharing, Signature,
+    Reason, Result, Reuse, Sharing, Signature,
 };
 
 /// Compares `spec.nodeName`.
@@ -25,6 +25,10 @@ impl Plugin for NodeName {
     fn sign(&self, Cycle { pod, .. }: Cycle<'_>, _: &CycleState, signature: &mut Signature) -> Sharing {
         pod.node_name.hash(signature);
         Sharing::ByNode
+    }
+
+    fn reuse(&self, _: Cycle<'_>, _: &CycleState) -> Reuse {
+        Reuse::Everything
     }
 }
 

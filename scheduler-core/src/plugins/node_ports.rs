@@ -5,7 +5,7 @@ use std::hash::Hash;
 use crate::cache::{Candidates, NodeView};
 use crate::framework::{
     ActionType, ClusterEvent, ClusterView, Cycle, CycleState, EnqueueExtensions, EventFilter, EventResource,
-    FilterPlugin, FilterStatus, Hint, Plugin, PluginError, PreFilterStatus, Reason, Result, Sharing, Signature,
+    FilterPlugin, FilterStatus, Hint, Plugin, PluginError, PreFilterStatus, Reason, Result, Reuse, Sharing, Signature,
 };
 use crate::model::{HostPort, Object, Pod};
 
@@ -26,6 +26,10 @@ impl Plugin for NodePorts {
     fn sign(&self, Cycle { pod, .. }: Cycle<'_>, _: &CycleState, signature: &mut Signature) -> Sharing {
         pod.host_ports.hash(signature);
         Sharing::ByNode
+    }
+
+    fn reuse(&self, _: Cycle<'_>, _: &CycleState) -> Reuse {
+        Reuse::Everything
     }
 }
 

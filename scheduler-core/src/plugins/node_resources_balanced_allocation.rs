@@ -7,7 +7,7 @@ use super::resource_allocation::{AllocationScorer, Inputs, Strategy};
 use super::resource_evenness::Evenness;
 use crate::cache::{Indexes, NodeIdx, NodeView, Objects, SlotRun};
 use crate::config::args::NodeResourcesBalancedAllocationArgs;
-use crate::framework::{Cycle, CycleState, Plugin, PreScoreStatus, Result, ScorePlugin, Sharing, Signature};
+use crate::framework::{Cycle, CycleState, Plugin, PreScoreStatus, Result, Reuse, ScorePlugin, Sharing, Signature};
 use crate::model::Pod;
 
 /// Scores `50 + (50 + S(with the pod) − S(without)) / 2`, where S is 100 for even use.
@@ -41,6 +41,11 @@ impl Plugin for NodeResourcesBalancedAllocation {
     fn sign(&self, Cycle { pod, .. }: Cycle<'_>, _: &CycleState, signature: &mut Signature) -> Sharing {
         pod.resources.used().hash(signature);
         Sharing::ByNode
+    }
+
+    /// Columns of other resources than the usual ones come with the first pod or node that has some.
+    fn reuse(&self, Cycle { pod, .. }: Cycle<'_>, _: &CycleState) -> Reuse {
+        if pod.resources.has_scalars() { Reuse::Signature } else { Reuse::Everything }
     }
 }
 

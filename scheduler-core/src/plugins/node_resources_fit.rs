@@ -11,7 +11,7 @@ use crate::config::args::NodeResourcesFitArgs;
 use crate::framework::{
     ActionType, BuildError, ClusterEvent, ClusterView, Cycle, CycleState, EnqueueExtensions, EventFilter,
     EventResource, FilterPlugin, FilterStatus, Hint, Plugin, PluginError, PreFilterStatus, PreScoreStatus, Reason,
-    ReasonCounts, Result, ScorePlugin, Sharing, Signature,
+    ReasonCounts, Result, Reuse, ScorePlugin, Sharing, Signature,
 };
 use crate::model::{DeviceClass, Node, Object, Pod, Resources, is_extended_resource};
 
@@ -68,6 +68,11 @@ impl Plugin for NodeResourcesFit {
             objects.device_class_for(name).is_some().hash(signature);
         }
         Sharing::ByNode
+    }
+
+    /// Columns of other resources than the usual ones come with the first pod or node that has some.
+    fn reuse(&self, Cycle { pod, .. }: Cycle<'_>, _: &CycleState) -> Reuse {
+        if pod.resources.has_scalars() { Reuse::Signature } else { Reuse::Everything }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use crate::cache::{Candidates, NodeView};
 use crate::framework::{
     ActionType, ClusterEvent, ClusterView, Cycle, CycleState, EnqueueExtensions, EventFilter, EventResource,
-    FilterPlugin, FilterStatus, Hint, Plugin, Reason, Result, Sharing, Signature,
+    FilterPlugin, FilterStatus, Hint, Plugin, Reason, Result, Reuse, Sharing, Signature,
 };
 use crate::model::{Object, Pod, Taint, TaintEffect};
 
@@ -33,6 +33,10 @@ impl Plugin for NodeUnschedulable {
     fn sign(&self, Cycle { pod, .. }: Cycle<'_>, _: &CycleState, signature: &mut Signature) -> Sharing {
         pod.tolerates(&UNSCHEDULABLE_TAINT).hash(signature);
         Sharing::ByNode
+    }
+
+    fn reuse(&self, _: Cycle<'_>, _: &CycleState) -> Reuse {
+        Reuse::Everything
     }
 }
 

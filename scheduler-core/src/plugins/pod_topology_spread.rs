@@ -12,7 +12,7 @@ use crate::cache::{
 use crate::config::args::PodTopologySpreadArgs;
 use crate::framework::{
     ActionType, ClusterEvent, ClusterView, Cycle, CycleState, EnqueueExtensions, EventFilter, EventResource,
-    FilterPlugin, FilterStatus, Hint, Plugin, PluginError, PreFilterStatus, Reason, Result, Sharing, Signature,
+    FilterPlugin, FilterStatus, Hint, Plugin, PluginError, PreFilterStatus, Reason, Result, Reuse, Sharing, Signature,
 };
 use crate::model::{Node, Object, Pod, Selector, TopologySpreadConstraint, UnsatisfiableAction};
 
@@ -256,6 +256,14 @@ impl Plugin for PodTopologySpread {
         }
     }
 
+    /// The constraints hold; the counts change with every replica.
+    fn reuse(&self, _: Cycle<'_>, shared: &CycleState) -> Reuse {
+        match shared.get::<Constraints>() {
+            Some(constraints) if constraints.is_empty() => Reuse::Everything,
+            _ => Reuse::Signature,
+        }
+    }
+
     fn classify(&self, cycle: Cycle<'_>, shared: &CycleState, nodes: &[NodeIdx], classes: &mut [u64]) {
         if let Some(constraints) = shared.get::<Constraints>() {
             super::pod_topology_spread_classes::classify(constraints, cycle, nodes, classes);
@@ -401,10 +409,12 @@ impl FilterPlugin for PodTopologySpread {
     type State = Spread;
 
     fn pre_filter(&self, cycle: Cycle<'_>, shared: &mut CycleState) -> Result<PreFilterStatus<Spread>> {
-        let constraints = self.constraints(cycle.pod, cycle.objects);
+        if shared.get::<Constraints>().is_none() {
+            shared.insert(self.constraints(cycle.pod, cycle.objects));
+        }
+        let constraints = shared.get::<Constraints>().ok_or_else(PluginError::not_found)?;
         let hard = Arc::clone(&constraints.hard);
         if hard.is_empty() {
-            shared.insert(constraints);
             return Ok(PreFilterStatus::Skip);
         }
         let mut included: Option<Vec<Arc<[u64]>>> = None;
@@ -423,7 +433,6 @@ impl FilterPlugin for PodTopologySpread {
                 }
             })
             .collect::<Result<_>>()?;
-        shared.insert(constraints);
         Ok(PreFilterStatus::success(Spread::new(cycle.snapshot, hard, domains)))
     }
 

@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 use crate::cache::{Candidates, IdSet, NodeIdx, NodeView, SlotRun};
 use crate::framework::{
     ActionType, ClusterEvent, ClusterView, Cycle, CycleState, EnqueueExtensions, EventFilter, EventResource,
-    FilterPlugin, FilterStatus, Hint, MAX_NODE_SCORE, Plugin, PluginError, PreScoreStatus, Reason, Result, ScorePlugin,
-    Sharing, Signature, default_normalize_score, normalize_to,
+    FilterPlugin, FilterStatus, Hint, MAX_NODE_SCORE, Plugin, PluginError, PreScoreStatus, Reason, Result, Reuse,
+    ScorePlugin, Sharing, Signature, default_normalize_score, normalize_to,
 };
 use crate::model::{Object, Pod, Taint, TaintEffect, Toleration};
 
@@ -30,6 +30,10 @@ impl Plugin for TaintToleration {
     fn sign(&self, Cycle { pod, .. }: Cycle<'_>, _: &CycleState, signature: &mut Signature) -> Sharing {
         pod.tolerations.hash(signature);
         Sharing::ByNode
+    }
+
+    fn reuse(&self, _: Cycle<'_>, _: &CycleState) -> Reuse {
+        Reuse::Everything
     }
 }
 

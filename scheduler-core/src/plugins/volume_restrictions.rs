@@ -11,7 +11,7 @@ use crate::config::plugins::ExtensionPoint;
 use crate::framework::{
     ActionType, BuildError, ClusterEvent, ClusterView, Cycle, CycleState, EnqueueExtensions, EventFilter,
     EventResource, Extensions, FilterPlugin, FilterStatus, Hint, Plugin, PluginError, PreFilterStatus, Reason, Result,
-    Sharing, Signature,
+    Reuse, Sharing, Signature,
 };
 use crate::model::{Object, Pod, VolumeSource};
 
@@ -62,6 +62,10 @@ impl Plugin for VolumeRestrictions {
     fn sign(&self, Cycle { pod, .. }: Cycle<'_>, _: &CycleState, signature: &mut Signature) -> Sharing {
         pod.volumes.is_empty().hash(signature);
         if pod.mounts_anywhere() { Sharing::ByNode } else { Sharing::Never }
+    }
+
+    fn reuse(&self, Cycle { pod, .. }: Cycle<'_>, _: &CycleState) -> Reuse {
+        if pod.mounts_anywhere() { Reuse::Everything } else { Reuse::Nothing }
     }
 }
 

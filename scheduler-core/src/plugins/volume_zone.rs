@@ -9,8 +9,8 @@ use crate::config::args::PluginArgs;
 use crate::config::plugins::ExtensionPoint;
 use crate::framework::{
     ActionType, BuildError, ClusterEvent, ClusterView, Cycle, CycleState, EnqueueExtensions, EventFilter,
-    EventResource, Extensions, FilterPlugin, FilterStatus, Hint, Plugin, PreFilterStatus, Reason, Result, Sharing,
-    Signature,
+    EventResource, Extensions, FilterPlugin, FilterStatus, Hint, Plugin, PreFilterStatus, Reason, Result, Reuse,
+    Sharing, Signature,
 };
 use crate::model::{Object, PersistentVolume, Pod, VolumeBindingMode};
 
@@ -61,6 +61,10 @@ impl Plugin for VolumeZone {
     fn sign(&self, Cycle { pod, .. }: Cycle<'_>, _: &CycleState, signature: &mut Signature) -> Sharing {
         pod.volumes.is_empty().hash(signature);
         if pod.mounts_anywhere() { Sharing::ByNode } else { Sharing::Never }
+    }
+
+    fn reuse(&self, Cycle { pod, .. }: Cycle<'_>, _: &CycleState) -> Reuse {
+        if pod.mounts_anywhere() { Reuse::Everything } else { Reuse::Nothing }
     }
 }
 

@@ -1,4 +1,6 @@
-//! A binary heap of entity slots that removes from the head and from the middle. The order is passed to each call; entities are not here.
+//! A priority queue of entity slots that removes from the head and from the middle. The order is passed to each call; entities are not here.
+
+use std::collections::VecDeque;
 
 use super::Slot;
 
@@ -12,40 +14,65 @@ pub(super) struct Item {
     pub(super) sequence: u64,
 }
 
-/// Push, remove and re-order in O(log n); membership in O(1).
+/// Where an item is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Position {
+    Absent,
+    /// Index in the heap.
+    Heap(u32),
+    /// Index in the line, counted from the first item that was ever there.
+    Line(u64),
+}
+
+/// Push, remove and re-order in O(log n), in O(1) as long as items come in order; membership in O(1).
+///
+/// Most items come in order: a new pod has waited for the shortest time. These stand in a line, which is sorted; the others
+/// are in a binary heap. The first of all is the first of the one or of the other.
 #[derive(Debug, Default)]
 pub(super) struct Heap {
     items: Vec<Item>,
-    /// Where each slot is in `items`; [`Heap::ABSENT`] for slots that are elsewhere. Slots beyond the end are, too.
-    positions: Vec<u32>,
+    /// `None` where an item was taken out of the middle; never at the ends.
+    line: VecDeque<Option<Item>>,
+    /// How many have left the line at its front.
+    n_passed: u64,
+    n_in_line: usize,
+    /// Where each slot is. Slots beyond the end are nowhere.
+    positions: Vec<Position>,
+    head: Option<Slot>,
 }
 
 impl Heap {
-    const ABSENT: u32 = u32::MAX;
-
     pub(super) fn len(&self) -> usize {
-        self.items.len()
+        self.items.len() + self.n_in_line
     }
 
+    #[inline]
     pub(super) fn peek(&self) -> Option<Slot> {
-        self.items.first().map(|item| item.slot)
+        self.head
     }
 
     /// In no particular order.
     #[cfg(test)]
     pub(super) fn iter(&self) -> impl Iterator<Item = Slot> + '_ {
-        self.items.iter().map(|item| item.slot)
+        self.items.iter().chain(self.line.iter().flatten()).map(|item| item.slot)
     }
 
     pub(super) fn push(&mut self, item: Item, less: impl Fn(&Item, &Item) -> bool) {
         let slot = item.slot.0 as usize;
         if self.positions.len() <= slot {
-            self.positions.resize(slot + 1, Self::ABSENT);
+            self.positions.resize(slot + 1, Position::Absent);
         }
-        let at = self.items.len();
-        self.items.push(item);
-        self.place(at);
-        self.sift_up(at, &less);
+        if self.line.back().and_then(Option::as_ref).is_none_or(|last| !less(&item, last)) {
+            self.positions[slot] = Position::Line(self.n_passed + self.line.len() as u64);
+            self.line.push_back(Some(item));
+            self.n_in_line += 1;
+        } else {
+            let at = self.items.len();
+            self.items.push(item);
+            self.place(at);
+            self.sift_up(at, &less);
+        }
+        self.find_head(&less);
     }
 
     #[cfg(test)]
@@ -57,32 +84,63 @@ impl Heap {
 
     /// Whether the slot was there.
     pub(super) fn remove(&mut self, slot: Slot, less: impl Fn(&Item, &Item) -> bool) -> bool {
-        let Some(at) = self.position(slot) else { return false };
-        self.positions[slot.0 as usize] = Self::ABSENT;
-        self.items.swap_remove(at);
-        if at < self.items.len() {
-            self.place(at);
-            self.restore(at, &less);
+        match self.position(slot) {
+            Position::Absent => return false,
+            Position::Line(at) => self.leave_line(at),
+            Position::Heap(at) => {
+                let at = at as usize;
+                self.items.swap_remove(at);
+                if at < self.items.len() {
+                    self.place(at);
+                    self.restore(at, &less);
+                }
+            }
         }
+        self.positions[slot.0 as usize] = Position::Absent;
+        self.find_head(&less);
         true
     }
 
     /// Restores the order after the entity in the slot changed to `item`.
     pub(super) fn fix(&mut self, item: Item, less: impl Fn(&Item, &Item) -> bool) {
-        if let Some(at) = self.position(item.slot) {
-            self.items[at] = item;
-            self.restore(at, &less);
+        if self.remove(item.slot, &less) {
+            self.push(item, less);
         }
     }
 
-    fn position(&self, slot: Slot) -> Option<usize> {
-        self.positions.get(slot.0 as usize).filter(|at| **at != Self::ABSENT).map(|at| *at as usize)
+    fn position(&self, slot: Slot) -> Position {
+        self.positions.get(slot.0 as usize).copied().unwrap_or(Position::Absent)
     }
 
-    /// Writes down where the item at this position is.
+    fn leave_line(&mut self, at: u64) {
+        let at = usize::try_from(at - self.n_passed).expect("a line does not outgrow memory");
+        self.line[at] = None;
+        self.n_in_line -= 1;
+        while self.line.front().is_some_and(Option::is_none) {
+            self.line.pop_front();
+            self.n_passed += 1;
+        }
+        while self.line.back().is_some_and(Option::is_none) {
+            self.line.pop_back();
+        }
+    }
+
+    #[inline]
+    fn find_head(&mut self, less: &impl Fn(&Item, &Item) -> bool) {
+        let in_line = self.line.front().and_then(Option::as_ref);
+        let first = match (in_line, self.items.first()) {
+            (Some(in_line), Some(in_heap)) if less(in_heap, in_line) => Some(in_heap),
+            (None, in_heap) => in_heap,
+            (in_line, _) => in_line,
+        };
+        self.head = first.map(|item| item.slot);
+    }
+
+    /// Writes down where the item at this position of the heap is.
     fn place(&mut self, at: usize) {
         let slot = self.items[at].slot.0 as usize;
-        self.positions[slot] = u32::try_from(at).expect("there are no more items than slots, and these are u32");
+        let at = u32::try_from(at).expect("there are no more items than slots, and these are u32");
+        self.positions[slot] = Position::Heap(at);
     }
 
     fn restore(&mut self, at: usize, less: &impl Fn(&Item, &Item) -> bool) {

@@ -1,7 +1,7 @@
 //! Entities that were popped and not yet done, and the events since the first of them was popped.
 //! Upstream v1.36.2: backend/queue/active_queue.go inFlightPods, inFlightEvents.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -22,32 +22,46 @@ pub(super) struct Flight {
 /// Events are kept as long as an entity is in flight that was popped before them.
 #[derive(Debug, Default)]
 pub(super) struct InFlight {
+    /// The entity that was popped last, if it is in flight: most are done before the next one is popped.
+    last: Option<(Arc<str>, Flight)>,
+    /// All others.
     flights: FxHashMap<Arc<str>, Flight>,
-    starts: BTreeSet<u64>,
+    /// When each was popped, in order; false for those that are done, of which none is first.
+    starts: VecDeque<(u64, bool)>,
     events: VecDeque<(u64, ClusterEvent)>,
     next: u64,
 }
 
 impl InFlight {
     pub(super) fn len(&self) -> usize {
-        self.flights.len()
+        self.flights.len() + usize::from(self.last.is_some())
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.flights.is_empty()
+        self.starts.is_empty()
     }
 
     pub(super) fn contains(&self, uid: &str) -> bool {
-        self.flights.contains_key(uid)
+        self.get(uid).is_some()
+    }
+
+    fn get(&self, uid: &str) -> Option<&Flight> {
+        match &self.last {
+            Some((last, flight)) if **last == *uid => Some(flight),
+            _ => self.flights.get(uid),
+        }
     }
 
     pub(super) fn get_mut(&mut self, uid: &str) -> Option<&mut Flight> {
-        self.flights.get_mut(uid)
+        match &mut self.last {
+            Some((last, flight)) if **last == *uid => Some(flight),
+            _ => self.flights.get_mut(uid),
+        }
     }
 
     #[cfg(test)]
     pub(super) fn uids(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.flights.keys()
+        self.flights.keys().chain(self.last.iter().map(|(uid, _)| uid))
     }
 
     #[cfg(test)]
@@ -57,13 +71,14 @@ impl InFlight {
 
     pub(super) fn start(&mut self, uid: Arc<str>) {
         let start = self.tick();
-        self.starts.insert(start);
-        self.flights.insert(uid, Flight { start, latest: None, gone: false });
+        self.starts.push_back((start, true));
+        let before = self.last.replace((uid, Flight { start, latest: None, gone: false }));
+        self.flights.extend(before);
     }
 
     /// Remembers the event for all that are in flight.
     pub(super) fn record(&mut self, event: &ClusterEvent) {
-        if !self.flights.is_empty() {
+        if !self.is_empty() {
             let at = self.tick();
             self.events.push_back((at, event.clone()));
         }
@@ -71,18 +86,26 @@ impl InFlight {
 
     /// Events since the entity was popped, oldest first.
     pub(super) fn events_since_pop(&self, uid: &str) -> impl Iterator<Item = &ClusterEvent> {
-        let start = self.flights.get(uid).map_or(u64::MAX, |flight| flight.start);
+        let start = self.get(uid).map_or(u64::MAX, |flight| flight.start);
         let first = self.events.partition_point(|(at, _)| *at < start);
         self.events.range(first..).map(|(_, event)| event)
     }
 
     /// The entity is no longer in flight; events that nobody else needs are forgotten.
     pub(super) fn done(&mut self, uid: &str) -> Option<Flight> {
-        let flight = self.flights.remove(uid)?;
-        self.starts.remove(&flight.start);
-        match self.starts.first() {
+        let (_, flight) = match self.last.take_if(|(last, _)| **last == *uid) {
+            Some(last) => last,
+            None => self.flights.remove_entry(uid)?,
+        };
+        if let Ok(at) = self.starts.binary_search_by_key(&flight.start, |(start, _)| *start) {
+            self.starts[at].1 = false;
+        }
+        while self.starts.front().is_some_and(|(_, is_in_flight)| !is_in_flight) {
+            self.starts.pop_front();
+        }
+        match self.starts.front() {
             None => self.events.clear(),
-            Some(oldest) => {
+            Some((oldest, _)) => {
                 let n_old = self.events.partition_point(|(at, _)| at < oldest);
                 self.events.drain(..n_old);
             }

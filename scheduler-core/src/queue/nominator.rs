@@ -40,6 +40,9 @@ impl Nominator {
 
     /// Forgets the pod's nomination, if it has one.
     pub fn remove(&mut self, uid: &str) {
+        if self.node_of.is_empty() {
+            return;
+        }
         let Some(node) = self.node_of.remove(uid) else { return };
         if let Some(pods) = self.by_node.get_mut(&node) {
             pods.retain(|pod| *pod.uid != *uid);

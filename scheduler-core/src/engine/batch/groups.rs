@@ -2,7 +2,8 @@
 //!
 //! Nodes of one group differ only in a number, their *rest*: what all plugins that do not normalise gave them together.
 //! A tree has a leaf for every word of 64 slots, a branch for 64 leaves, and a root; each holds the highest rest below it
-//! and how many nodes have it. Changing a node costs one leaf, one branch and one root of its group: O(64 + 64 + n/4096).
+//! and how many nodes have it. Changing a node costs one leaf, one branch and one root of its group: O(64 + 64 + n/4096),
+//! in loops that vectorise.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -36,32 +37,110 @@ pub(super) struct Head {
 impl Head {
     const EMPTY: Self = Self { rest: i32::MIN, n_ties: 0 };
 
-    fn of(heads: impl Iterator<Item = Self>) -> Self {
-        heads.fold(Self::EMPTY, |best, head| match best.rest.cmp(&head.rest) {
-            std::cmp::Ordering::Greater => best,
-            std::cmp::Ordering::Less => head,
-            std::cmp::Ordering::Equal => Self { rest: best.rest, n_ties: best.n_ties + head.n_ties },
-        })
-    }
-
-    fn ties(self, rest: i32) -> u32 {
-        if self.rest == rest { self.n_ties } else { 0 }
+    fn or(self, other: Self) -> Self {
+        match self.rest.cmp(&other.rest) {
+            std::cmp::Ordering::Greater => self,
+            std::cmp::Ordering::Less => other,
+            std::cmp::Ordering::Equal => Self { rest: self.rest, n_ties: self.n_ties + other.n_ties },
+        }
     }
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Leaf {
-    members: u64,
-    head: Head,
+/// One level of a tree: the heads of its leaves, or of its branches, in families of [`FAN_OUT`]. Empty ones fill up the
+/// last family.
+#[derive(Debug)]
+struct Level {
+    rests: Vec<i32>,
+    n_ties: Vec<u32>,
+}
+
+impl Level {
+    fn new(n: usize) -> Self {
+        let n = n.next_multiple_of(FAN_OUT);
+        Self { rests: vec![Head::EMPTY.rest; n], n_ties: vec![Head::EMPTY.n_ties; n] }
+    }
+
+    fn n_families(&self) -> usize {
+        self.rests.len() / FAN_OUT
+    }
+
+    fn set(&mut self, at: usize, head: Head) {
+        (self.rests[at], self.n_ties[at]) = (head.rest, head.n_ties);
+    }
+
+    fn family(&self, at: usize) -> Family<'_> {
+        let first = at * FAN_OUT;
+        Family {
+            rests: self.rests[first..].first_chunk().expect("families are whole"),
+            n_ties: self.n_ties[first..].first_chunk().expect("families are whole"),
+        }
+    }
+
+    /// The head of a family.
+    fn head(&self, family: usize) -> Head {
+        vectorized(self.family(family))
+    }
+}
+
+/// [`FAN_OUT`] heads of one level.
+struct Family<'a> {
+    rests: &'a [i32; FAN_OUT],
+    n_ties: &'a [u32; FAN_OUT],
+}
+
+impl Lanes for Family<'_> {
+    type Output = Head;
+
+    #[inline(always)]
+    fn run(self) -> Head {
+        let rest = self.rests.iter().copied().fold(i32::MIN, i32::max);
+        let ties = self.rests.iter().zip(self.n_ties).map(|(other, n_ties)| if *other == rest { *n_ties } else { 0 });
+        Head { rest, n_ties: ties.sum() }
+    }
+}
+
+/// Adds up how many nodes of a family have this rest, for each of its members.
+struct AddTies<'a> {
+    family: Family<'a>,
+    rest: i32,
+    sums: &'a mut [u32; FAN_OUT],
+}
+
+impl Lanes for AddTies<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Family { rests, n_ties } = self.family;
+        for ((sum, rest), n_ties) in self.sums.iter_mut().zip(rests).zip(n_ties) {
+            *sum += if *rest == self.rest { *n_ties } else { 0 };
+        }
+    }
 }
 
 #[derive(Debug)]
 struct Group {
     key: Key,
     n_nodes: usize,
-    leaves: Vec<Leaf>,
-    branches: Vec<Head>,
+    /// The nodes in each word of slots.
+    members: Vec<u64>,
+    /// One for each word of slots.
+    leaves: Level,
+    branches: Level,
     root: Head,
+}
+
+impl Group {
+    fn new(n_words: usize) -> Self {
+        Self {
+            key: Key::new(),
+            n_nodes: 0,
+            members: vec![0; n_words],
+            leaves: Level::new(n_words),
+            branches: Level::new(n_words.div_ceil(FAN_OUT)),
+            root: Head::EMPTY,
+        }
+    }
 }
 
 /// All groups over the slots of one snapshot.
@@ -124,8 +203,9 @@ impl Groups {
             let group = &mut self.groups[usize::from(id.0)];
             let leaf = vectorized(LeafOf { group: id.0, of_slot, rest });
             group.n_nodes += leaf.members.count_ones() as usize;
-            group.n_nodes -= group.leaves[word].members.count_ones() as usize;
-            group.leaves[word] = leaf;
+            group.n_nodes -= group.members[word].count_ones() as usize;
+            group.members[word] = leaf.members;
+            group.leaves.set(word, leaf.head);
             if self.dirty.last() != Some(&(id, word / FAN_OUT)) {
                 self.dirty.push((id, word / FAN_OUT));
             }
@@ -142,10 +222,10 @@ impl Groups {
             let id = of_group[0].0;
             let group = &mut self.groups[usize::from(id.0)];
             for &(_, branch) in of_group {
-                let leaves = group.leaves.chunks(FAN_OUT).nth(branch).unwrap_or_default();
-                group.branches[branch] = Head::of(leaves.iter().map(|leaf| leaf.head));
+                group.branches.set(branch, group.leaves.head(branch));
             }
-            group.root = Head::of(group.branches.iter().copied());
+            let families = (0..group.branches.n_families()).map(|family| group.branches.head(family));
+            group.root = families.fold(Head::EMPTY, Head::or);
             if group.n_nodes == 0 {
                 self.ids.remove(&group.key);
                 group.key.clear();
@@ -177,37 +257,16 @@ impl Groups {
     /// One node of the group, that can stand for any; the group must have one.
     pub(super) fn representative(&self, id: GroupId) -> NodeIdx {
         let group = &self.groups[usize::from(id.0)];
-        let branch = group.branches.iter().position(|head| head.n_ties > 0).unwrap_or(0);
-        let leaves = group.leaves.iter().enumerate().skip(branch * FAN_OUT);
-        let (word, leaf) = leaves
-            .filter(|(_, leaf)| leaf.members != 0)
-            .map(|(word, leaf)| (word, leaf.members))
-            .next()
-            .unwrap_or((0, 1));
-        NodeIdx::from_slot(word * LANES + leaf.trailing_zeros() as usize)
+        let branch = group.branches.n_ties.iter().position(|n_ties| *n_ties > 0).unwrap_or(0);
+        let mut words = group.members.iter().enumerate().skip(branch * FAN_OUT);
+        let (word, members) = words.find(|(_, members)| **members != 0).unwrap_or((0, &1));
+        NodeIdx::from_slot(word * LANES + members.trailing_zeros() as usize)
     }
 
     /// The node of this rank, in node order, among the nodes with the highest rest of each of the groups.
     pub(super) fn tie(&self, groups: &[GroupId], mut rank: u32) -> NodeIdx {
-        let heads = || groups.iter().map(|id| &self.groups[usize::from(id.0)]).map(|group| (group, group.root.rest));
-        // Goes past whole branches, then past whole leaves, then past nodes.
-        let mut branch = 0;
-        let mut word = loop {
-            let n_ties: u32 = heads().map(|(group, rest)| group.branches[branch].ties(rest)).sum();
-            if rank < n_ties {
-                break branch * FAN_OUT;
-            }
-            rank -= n_ties;
-            branch += 1;
-        };
-        loop {
-            let n_ties: u32 = heads().map(|(group, rest)| group.leaves[word].head.ties(rest)).sum();
-            if rank < n_ties {
-                break;
-            }
-            rank -= n_ties;
-            word += 1;
-        }
+        let branch = self.find_tie(groups, |group| &group.branches, 0, &mut rank);
+        let word = self.find_tie(groups, |group| &group.leaves, branch, &mut rank);
         let first = word * LANES;
         let of_slot: &[u16; LANES] = self.of_slot[first..].first_chunk().expect("slots come in whole words");
         let rest: &[i32; LANES] = self.rest[first..].first_chunk().expect("slots come in whole words");
@@ -219,6 +278,26 @@ impl Groups {
         NodeIdx::from_slot(first + lane)
     }
 
+    /// Goes on from a family of one level, past whole families and past whole members, to the one below which the node of
+    /// this rank is; the rank is counted down.
+    fn find_tie(&self, groups: &[GroupId], level: impl Fn(&Group) -> &Level, from: usize, rank: &mut u32) -> usize {
+        let mut family = from;
+        loop {
+            let mut sums = [0; FAN_OUT];
+            for group in groups.iter().map(|id| &self.groups[usize::from(id.0)]) {
+                let family = level(group).family(family);
+                vectorized(AddTies { family, rest: group.root.rest, sums: &mut sums });
+            }
+            for (at, n_ties) in sums.into_iter().enumerate() {
+                if *rank < n_ties {
+                    return family * FAN_OUT + at;
+                }
+                *rank -= n_ties;
+            }
+            family += 1;
+        }
+    }
+
     fn intern(&mut self, key: &[i64]) -> Result<GroupId, TooManyGroups> {
         if let Some(id) = self.ids.get(key) {
             return Ok(*id);
@@ -227,14 +306,7 @@ impl Groups {
             Some(id) => id,
             None if self.groups.len() == MAX_GROUPS => return Err(TooManyGroups),
             None => {
-                let n_words = self.of_slot.len() / LANES;
-                self.groups.push(Group {
-                    key: Key::new(),
-                    n_nodes: 0,
-                    leaves: vec![Leaf { members: 0, head: Head::EMPTY }; n_words],
-                    branches: vec![Head::EMPTY; n_words.div_ceil(FAN_OUT)],
-                    root: Head::EMPTY,
-                });
+                self.groups.push(Group::new(self.of_slot.len() / LANES));
                 GroupId(u16::try_from(self.groups.len() - 1).expect("there are few groups"))
             }
         };
@@ -242,6 +314,12 @@ impl Groups {
         self.ids.insert(key.into(), id);
         Ok(id)
     }
+}
+
+/// What a group has in one word of slots.
+struct Leaf {
+    members: u64,
+    head: Head,
 }
 
 /// The leaf of a group over one word of slots.

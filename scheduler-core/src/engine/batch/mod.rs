@@ -16,11 +16,13 @@
 //! interested extenders, node sets of PreFilter, sampling, kept records, an error, no feasible node, too many groups.
 
 mod groups;
+mod replicas;
 mod rows;
 
 use smallvec::SmallVec;
 
 use self::groups::{GroupId, Groups};
+use self::replicas::Replicas;
 use self::rows::{Parts, Refresh, Sharings};
 use super::algorithm::{Algorithm, Decision};
 use super::rng::draw;
@@ -44,6 +46,7 @@ pub(super) struct Batches {
     n_seen: usize,
     signature: Signature,
     clock: u64,
+    replicas: Option<Box<Replicas>>,
     /// Whether pods share at all.
     pub(super) enabled: bool,
 }
@@ -56,6 +59,7 @@ impl Default for Batches {
             n_seen: 0,
             signature: Signature::default(),
             clock: 0,
+            replicas: None,
             enabled: true,
         }
     }
@@ -74,8 +78,8 @@ struct Batch {
 }
 
 impl Batches {
-    /// The batch of the signature just written, if it has one or is worth one.
-    fn find(&mut self) -> Option<&mut Batch> {
+    /// Position of the batch of the signature just written, if it has one or is worth one.
+    fn find(&mut self) -> Option<usize> {
         self.clock += 1;
         let hash = self.signature.hash();
         let known = self.all.iter().position(|(known, signature, _)| *known == hash && *signature == self.signature);
@@ -94,7 +98,7 @@ impl Batches {
         };
         let batch = &mut self.all[at].2;
         batch.last_used = self.clock;
-        (!batch.is_unfit).then_some(batch)
+        (!batch.is_unfit).then_some(at)
     }
 
     fn make_room(&mut self) {
@@ -115,25 +119,31 @@ struct Candidate {
 }
 
 impl Algorithm<'_> {
-    /// Chooses a node through the batch of the pod's signature; `None` means that the full pass must.
+    /// Chooses a node through the batch of the pod's signature; `None` means that the full pass must. The states are not
+    /// needed any more when it has: replicas that follow may get them.
     pub(super) fn schedule_alike(
         &self,
         batches: &mut Batches,
         shared: &CycleState,
-        states: &FilterStates,
+        states: &mut FilterStates,
         start_index: &mut usize,
     ) -> Option<Decision> {
-        let pod = self.cycle.pod;
-        let is_alone = !batches.enabled
-            || pod.nominated_node_name.is_some()
-            || !self.filters.nominations().is_empty()
-            || self.extenders.iter().any(|extender| extender.is_interested(pod));
-        if is_alone {
+        if !self.may_share(batches) {
             return None;
         }
         let sharings = self.sign(shared, &mut batches.signature)?;
-        let batch = batches.find()?;
-        let decision = match self.decide_in(batch, &sharings, shared, states) {
+        let at = batches.find()?;
+        let batch = &mut batches.all[at].2;
+        let mut score_states = ScoreStates::default();
+        score_states.slots.resize_with(self.profile.scores.len(), Default::default);
+        let by_node = self.profile.pre_score_order.iter().filter(|at| sharings.scores[**at] == Sharing::ByNode);
+        let decision = self.pre_score_by_node(by_node, shared, &mut score_states).and_then(|()| {
+            if !batch.parts.update(self, &sharings, shared, states, &score_states) {
+                batch.groups = None;
+            }
+            self.decide_in(batch, &sharings, shared, states, &mut score_states)
+        });
+        let decision = match decision {
             Ok(decision) => decision?,
             Err(_) => {
                 // The full pass will meet the error again, and report it, if it is real.
@@ -142,7 +152,30 @@ impl Algorithm<'_> {
             }
         };
         *start_index %= decision.n_evaluated.max(1);
+        batches.replicas = self.keep_for_replicas(at, sharings, shared, (states, score_states));
         Some(decision)
+    }
+
+    /// Whether what was computed for other pods may serve this one at all.
+    fn may_share(&self, batches: &Batches) -> bool {
+        let pod = self.cycle.pod;
+        batches.enabled
+            && pod.nominated_node_name.is_none()
+            && self.filters.nominations().is_empty()
+            && !self.extenders.iter().any(|extender| extender.is_interested(pod))
+    }
+
+    /// Runs PreScore of plugins that share by node: they do not look at the feasible nodes.
+    fn pre_score_by_node<'p>(
+        &self,
+        plugins: impl IntoIterator<Item = &'p usize>,
+        shared: &CycleState,
+        states: &mut ScoreStates,
+    ) -> Result<()> {
+        for &at in plugins {
+            self.profile.scores[at].plugin.pre_score(self.cycle, &[], shared, states, at)?;
+        }
+        Ok(())
     }
 
     /// Writes the pod's signature; `None` if a plugin does not share.
@@ -175,22 +208,10 @@ impl Algorithm<'_> {
         sharings: &Sharings,
         shared: &CycleState,
         states: &FilterStates,
+        score_states: &mut ScoreStates,
     ) -> Result<Option<Decision>> {
         let snapshot = self.cycle.snapshot;
-        let mut score_states = ScoreStates::default();
-        score_states.slots.resize_with(self.profile.scores.len(), Default::default);
-        for &at in self.profile.pre_score_order.iter().filter(|at| sharings.scores[**at] == Sharing::ByNode) {
-            self.profile.scores[at].plugin.pre_score(self.cycle, &[], shared, &mut score_states, at)?;
-        }
-
-        batch.parts.update(self, sharings, states, &score_states);
-        let refresh = Refresh {
-            algorithm: self,
-            shared,
-            filter_states: states,
-            score_states: &score_states,
-            parts: &batch.parts,
-        };
+        let refresh = Refresh { algorithm: self, shared, filter_states: states, score_states, parts: &batch.parts };
         let known = batch.groups.as_ref().filter(|groups| groups.n_slots() == snapshot.n_slots());
         let changed = known.and_then(|_| snapshot.changes().since(batch.n_changes));
         match (changed.filter(|changed| changed.len() <= snapshot.n_nodes() / 8 + 8), &mut batch.groups) {
@@ -206,7 +227,8 @@ impl Algorithm<'_> {
             return Ok(None);
         }
         if n_feasible > 1 {
-            self.score_groups(&mut candidates, groups, sharings, shared, &mut score_states)?;
+            let normalizing = &batch.parts.normalizing;
+            self.score_groups(&mut candidates, (groups, normalizing), sharings, shared, score_states)?;
         }
         let node = self.select_in(&candidates, groups);
         Ok(Some(Decision { node, n_evaluated: snapshot.n_nodes(), n_feasible }))
@@ -244,7 +266,7 @@ impl Algorithm<'_> {
     fn score_groups(
         &self,
         candidates: &mut [Candidate],
-        groups: &Groups,
+        (groups, normalizing): (&Groups, &[usize]),
         sharings: &Sharings,
         shared: &CycleState,
         states: &mut ScoreStates,
@@ -256,20 +278,18 @@ impl Algorithm<'_> {
             self.profile.scores[at].plugin.pre_score_classes(self.cycle, &classes, shared, states, at)?;
         }
         let mut scores: SmallVec<[i64; 16]> = smallvec::smallvec![0; candidates.len()];
-        let mut n_keys = 0;
-        for &at in self.profile.score_order.iter().filter(|at| !states.slots[**at].is_skipped()) {
+        let by_class = self.profile.score_order.iter().filter(|at| sharings.scores[**at] == Sharing::ByClass);
+        for (n_before, &at) in normalizing.iter().chain(by_class).enumerate() {
+            if states.slots[at].is_skipped() {
+                continue;
+            }
             let plugin = &self.profile.scores[at].plugin;
-            match sharings.scores[at] {
-                Sharing::ByNode if !plugin.normalizes() => continue,
-                Sharing::ByNode => {
-                    for (score, candidate) in scores.iter_mut().zip(&*candidates) {
-                        *score = groups.key(candidate.group)[n_keys];
-                    }
-                    n_keys += 1;
+            if n_before < normalizing.len() {
+                for (score, candidate) in scores.iter_mut().zip(&*candidates) {
+                    *score = groups.key(candidate.group)[n_before];
                 }
-                Sharing::ByClass | Sharing::Never => {
-                    plugin.score_chunk(states, at, self.cycle, shared, &nodes, &mut scores)?;
-                }
+            } else {
+                plugin.score_chunk(states, at, self.cycle, shared, &nodes, &mut scores)?;
             }
             plugin.normalize(states, at, self.cycle, &nodes, &mut scores)?;
             let weight = self.profile.scores[at].weight.unwrap_or(1);

@@ -2,12 +2,11 @@
 
 use smallvec::SmallVec;
 
-use super::groups::{Groups, TooManyGroups};
-use crate::cache::{Candidates, NodeIdx};
+use super::groups::{Groups, Key, TooManyGroups};
+use crate::cache::{Candidates, NodeIdx, ones};
 use crate::engine::algorithm::Algorithm;
 use crate::framework::{
-    CycleState, FilterSlot, FilterStates, FilterStatus, MAX_NODE_SCORE, PluginError, Result, ScoreSlot, ScoreStates,
-    Sharing,
+    CycleState, FilterSlot, FilterStates, MAX_NODE_SCORE, PluginError, Result, ScoreStates, Sharing,
 };
 
 /// Words that are computed at one time.
@@ -25,37 +24,45 @@ pub(super) struct Sharings {
 /// Which plugins take part in computing a node anew, and how.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
-    /// Which plugins are skipped, in the order of their positions: the rest follows from it, and from the signature.
-    skipped: SmallVec<[bool; 32]>,
+    /// Which plugins are skipped, and which give every node the same score, in the order of their positions: the rest
+    /// follows from it, and from the signature.
+    idle: SmallVec<[bool; 32]>,
     /// Filters that share by node.
     filters: SmallVec<[usize; 16]>,
     /// Scores that share by node and do not normalise: their weighted sum is the rest.
     plain: SmallVec<[usize; 8]>,
     /// Scores that share by node and normalise: raw, they are the first part of the key.
-    normalizing: SmallVec<[usize; 8]>,
+    pub(super) normalizing: SmallVec<[usize; 8]>,
     /// Plugins that share by class: their classes are the second part of the key.
     filter_classes: SmallVec<[usize; 4]>,
     score_classes: SmallVec<[usize; 4]>,
 }
 
 impl Parts {
-    /// Brings the parts up to date with what is skipped for this pod.
+    /// Brings the parts up to date with who has nothing to do for this pod. False if what was computed with them before
+    /// does not hold.
     pub(super) fn update(
         &mut self,
         algorithm: &Algorithm<'_>,
         sharings: &Sharings,
+        shared: &CycleState,
         filter_states: &FilterStates,
         score_states: &ScoreStates,
-    ) {
-        let skips = || {
-            let filters = filter_states.slots.iter().map(FilterSlot::is_skipped);
-            filters.chain(score_states.slots.iter().map(ScoreSlot::is_skipped))
+    ) -> bool {
+        let Algorithm { profile, cycle, .. } = *algorithm;
+        // Scores that are the same everywhere change no choice.
+        let is_uniform = |at: usize| {
+            sharings.scores[at] == Sharing::ByNode
+                && profile.scores[at].plugin.uniform_score(score_states, at, cycle, shared).is_some()
         };
-        if skips().eq(self.skipped.iter().copied()) {
-            return;
+        let filters = filter_states.slots.iter().map(FilterSlot::is_skipped);
+        let scores = score_states.slots.iter().enumerate().map(|(at, slot)| slot.is_skipped() || is_uniform(at));
+        let idle: SmallVec<[bool; 32]> = filters.chain(scores).collect();
+        if idle == self.idle {
+            return true;
         }
-        let profile = algorithm.profile;
-        let by_node = |at: &usize| sharings.scores[*at] == Sharing::ByNode && !score_states.slots[*at].is_skipped();
+        let idle_scores = &idle[filter_states.slots.len()..];
+        let by_node = |at: &usize| sharings.scores[*at] == Sharing::ByNode && !idle_scores[*at];
         let (normalizing, plain) =
             profile.score_order.iter().copied().filter(by_node).partition(|at| profile.scores[*at].plugin.normalizes());
         let filters = profile.filter_order.iter().copied();
@@ -66,7 +73,6 @@ impl Parts {
         let mut score_classes = classes(&sharings.scores);
         score_classes.retain(|at| profile.score_twins[*at].is_none());
         *self = Self {
-            skipped: skips().collect(),
             filters: filters
                 .filter(|at| sharings.filters[*at] == Sharing::ByNode && !filter_states.slots[*at].is_skipped())
                 .collect(),
@@ -74,7 +80,9 @@ impl Parts {
             normalizing,
             filter_classes: classes(&sharings.filters),
             score_classes,
+            idle,
         };
+        false
     }
 }
 
@@ -107,24 +115,60 @@ impl Refresh<'_> {
         }
         slots.sort_unstable();
         for of_word in slots.chunk_by(|a, b| a / 64 == b / 64) {
-            let slots = of_word.iter().fold(0, |slots, slot| slots | 1 << (slot % 64));
-            self.run(groups, of_word[0] / 64, &[slots])?;
+            let slots = of_word.iter().fold(0_u64, |slots, slot| slots | 1 << (slot % 64));
+            match slots.count_ones() {
+                ..=FEW_NODES => self.run_few(groups, of_word[0] / 64, slots)?,
+                _ => self.run(groups, of_word[0] / 64, &[slots])?,
+            }
         }
         groups.settle();
         Ok(())
     }
 
+    /// Computes the given slots of one word, node by node.
+    fn run_few(&self, groups: &mut Groups, word: usize, slots: u64) -> Result<()> {
+        let Algorithm { profile, cycle, .. } = *self.algorithm;
+        let parts = self.parts;
+        let mut rows: SmallVec<[(NodeIdx, Key, i32); FEW_NODES as usize]> = SmallVec::new();
+        'nodes: for lane in ones(slots & cycle.snapshot.live()[word]) {
+            let node = NodeIdx::from_slot(word * 64 + lane);
+            let view = cycle.snapshot.view(node);
+            for &at in &parts.filters {
+                if !profile.filters[at].plugin.filter(self.filter_states, at, cycle, view)?.is_success() {
+                    continue 'nodes;
+                }
+            }
+            let score = |at: usize| profile.scores[at].plugin.score(self.score_states, at, cycle, self.shared, view);
+            let mut rest = 0;
+            for &at in &parts.plain {
+                rest += profile.scores[at].weight.unwrap_or(1) * in_range(score(at)?)?;
+            }
+            let mut key = Key::new();
+            for &at in &parts.normalizing {
+                key.push(score(at)?);
+            }
+            let mut class = [0];
+            for &at in &parts.filter_classes {
+                profile.filters[at].plugin.classify(cycle, self.shared, &[node], &mut class);
+                key.push(class[0].cast_signed());
+            }
+            for &at in &parts.score_classes {
+                profile.scores[at].plugin.classify(cycle, self.shared, &[node], &mut class);
+                key.push(class[0].cast_signed());
+            }
+            if key.is_empty() {
+                key.push(0);
+            }
+            rows.push((node, key, i32::try_from(rest).unwrap_or(i32::MAX)));
+        }
+        let rows = rows.iter().map(|(node, key, rest)| (*node, &key[..], *rest));
+        groups.set_slots(word, slots, rows).map_err(too_many)
+    }
+
     /// Raw scores of one plugin.
     fn score(&self, at: usize, nodes: &[NodeIdx], scores: &mut [i64]) -> Result<()> {
         let Algorithm { profile, cycle, .. } = *self.algorithm;
-        let (plugin, states) = (&profile.scores[at].plugin, self.score_states);
-        if nodes.len() > FEW_NODES as usize {
-            return plugin.score_chunk(states, at, cycle, self.shared, nodes, scores);
-        }
-        for (score, node) in scores.iter_mut().zip(nodes) {
-            *score = plugin.score(states, at, cycle, self.shared, cycle.snapshot.view(*node))?;
-        }
-        Ok(())
+        profile.scores[at].plugin.score_chunk(self.score_states, at, cycle, self.shared, nodes, scores)
     }
 
     /// Computes the given slots of some words.
@@ -137,16 +181,8 @@ impl Refresh<'_> {
             *mask = live & slots;
         }
         let mut candidates = Candidates::new(first_word, mask);
-        let are_few = slots.iter().map(|slots| slots.count_ones()).sum::<u32>() <= FEW_NODES;
         for &at in &parts.filters {
-            let (plugin, states) = (&profile.filters[at].plugin, self.filter_states);
-            if are_few {
-                candidates.try_retain(|node| {
-                    plugin.filter(states, at, cycle, cycle.snapshot.view(node)).map(FilterStatus::is_success)
-                })?;
-            } else {
-                plugin.filter_chunk(states, at, cycle, &mut candidates)?;
-            }
+            profile.filters[at].plugin.filter_chunk(self.filter_states, at, cycle, &mut candidates)?;
         }
         let nodes: SmallVec<[NodeIdx; 64]> = candidates.iter().collect();
 
@@ -156,10 +192,7 @@ impl Refresh<'_> {
             let entry = &profile.scores[at];
             self.score(at, &nodes, &mut scores)?;
             for (rest, score) in rest.iter_mut().zip(&scores) {
-                if !(0..=MAX_NODE_SCORE).contains(score) {
-                    return Err(PluginError::new("a score is out of range"));
-                }
-                *rest += entry.weight.unwrap_or(1) * score;
+                *rest += entry.weight.unwrap_or(1) * in_range(*score)?;
             }
         }
 
@@ -192,10 +225,19 @@ impl Refresh<'_> {
             let end = (word + 1) * 64;
             let of_word = std::iter::from_fn(|| rows.next_if(|((node, _), _)| node.slot() < end));
             let of_word = of_word.map(|((node, key), rest)| (*node, key, i32::try_from(*rest).unwrap_or(i32::MAX)));
-            groups
-                .set_slots(word, *slots, of_word)
-                .map_err(|TooManyGroups| PluginError::new("there are too many groups"))?;
+            groups.set_slots(word, *slots, of_word).map_err(too_many)?;
         }
         Ok(())
     }
+}
+
+fn in_range(score: i64) -> Result<i64> {
+    match score {
+        0..=MAX_NODE_SCORE => Ok(score),
+        _ => Err(PluginError::new("a score is out of range")),
+    }
+}
+
+fn too_many(_: TooManyGroups) -> PluginError {
+    PluginError::new("there are too many groups")
 }

@@ -51,11 +51,6 @@ impl Plan {
         Self { node_name: Arc::clone(node_name), items, progress: Progress::Decided }
     }
 
-    /// A plan without anything to do.
-    pub(super) fn nothing(node_name: &Arc<str>) -> Self {
-        Self::new(node_name, &PodVolumes::default())
-    }
-
     /// The next step. `results` are those of the effects that were asked for.
     pub(super) fn advance(
         &mut self,

@@ -11,7 +11,8 @@ use crate::config::plugins::ExtensionPoint;
 use crate::framework::{
     ActionType, Binding, BuildError, ClusterEvent, ClusterView, Cycle, CycleState, EnqueueExtensions, EventFilter,
     EventResource, Extensions, FilterPlugin, FilterStatus, Hint, Plugin, PluginError, PreBindPlugin, PreFilterStatus,
-    PreFlight, PreScoreStatus, Reason, ReservePlugin, ReserveStatus, Result, ScorePlugin, Sharing, Signature, Step,
+    PreFlight, PreScoreStatus, Reason, ReservePlugin, ReserveStatus, Result, Reuse, ScorePlugin, Sharing, Signature,
+    Step,
 };
 use crate::model::{ANNOTATION_MIGRATED_PLUGINS, Object, Pod, VolumeSource};
 
@@ -92,6 +93,10 @@ impl Plugin for VolumeBinding {
         pod.volumes.is_empty().hash(signature);
         if pod.mounts_anywhere() { Sharing::ByNode } else { Sharing::Never }
     }
+
+    fn reuse(&self, Cycle { pod, .. }: Cycle<'_>, _: &CycleState) -> Reuse {
+        if pod.mounts_anywhere() { Reuse::Everything } else { Reuse::Nothing }
+    }
 }
 
 impl FilterPlugin for VolumeBinding {
@@ -153,13 +158,12 @@ impl ScorePlugin for VolumeBinding {
 impl ReservePlugin for VolumeBinding {
     fn reserve(&self, cycle: Cycle<'_>, shared: &mut CycleState, node: NodeView<'_>) -> Result<ReserveStatus> {
         let Found(claims) = shared.get().ok_or_else(PluginError::not_found)?;
-        let plan = if claims.is_all_bound() {
-            Plan::nothing(node.name())
-        } else {
-            match claims.find_on(node.node(), cycle.objects)? {
-                Ok(volumes) => Plan::new(node.name(), &volumes),
-                Err(_) => return Err(PluginError::new(format!("no pod volume found for node {:?}", node.name()))),
-            }
+        if claims.is_all_bound() {
+            return Ok(ReserveStatus::Success);
+        }
+        let plan = match claims.find_on(node.node(), cycle.objects)? {
+            Ok(volumes) => Plan::new(node.name(), &volumes),
+            Err(_) => return Err(PluginError::new(format!("no pod volume found for node {:?}", node.name()))),
         };
         self.lock().assume(&plan);
         shared.insert(plan);
@@ -175,8 +179,12 @@ impl ReservePlugin for VolumeBinding {
 
 impl PreBindPlugin for VolumeBinding {
     fn pre_flight(&self, binding: &Binding, _: ClusterView<'_>) -> Result<PreFlight> {
-        let plan = binding.state.get::<Plan>().ok_or_else(PluginError::not_found)?;
-        Ok(if plan.items.is_empty() { PreFlight::Skip } else { PreFlight::Work { parallel: true } })
+        let has_work = match binding.state.get::<Plan>() {
+            Some(plan) => !plan.items.is_empty(),
+            // Reserve makes no plan when everything is bound.
+            None => !binding.state.get::<Found>().ok_or_else(PluginError::not_found)?.0.is_all_bound(),
+        };
+        Ok(if has_work { PreFlight::Work { parallel: true } } else { PreFlight::Skip })
     }
 
     fn pre_bind(&self, binding: &mut Binding, world: ClusterView<'_>) -> Result<Step> {
