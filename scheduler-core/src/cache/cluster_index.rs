@@ -50,6 +50,13 @@ pub trait ClusterIndex: Any + Send + Sync {
     /// The pod, as it was added, is no longer on the node.
     fn pod_removed(&mut self, node: NodeIdx, pod: &Pod);
 
+    /// The binding of an assumed pod was seen: the pod stays where it is, and differs by nothing but what
+    /// [`Pod::differs_by_binding_at_most`] overlooks. An index that does not look at that may do nothing. Only speed.
+    fn pod_confirmed(&mut self, node: NodeIdx, assumed: &Pod, bound: &Pod) {
+        self.pod_removed(node, assumed);
+        self.pod_added(node, bound);
+    }
+
     /// The node came or changed; `None` when it went, which is after the pods on it were removed.
     fn node_changed(&mut self, idx: NodeIdx, node: Option<&Node>) {
         let _ = (idx, node);

@@ -129,19 +129,28 @@ impl LabelColumn {
 /// The label columns that were asked for.
 #[derive(Debug, Clone, Default)]
 pub struct LabelColumns {
-    columns: FxHashMap<Arc<str>, LabelColumn>,
+    columns: Vec<(Arc<str>, LabelColumn)>,
+    /// Where the column of a key is; not looked at while there are few.
+    positions: FxHashMap<Arc<str>, usize>,
     n_slots: usize,
 }
+
+/// So many columns are looked through faster than a key is hashed.
+const FEW_COLUMNS: usize = 8;
 
 impl LabelColumns {
     /// The column of a key; `None` until [`super::Indexes::label_column`] asked for it.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&LabelColumn> {
-        self.columns.get(key)
+        let found = match self.columns.len() {
+            ..=FEW_COLUMNS => self.columns.iter().find(|(known, _)| **known == *key),
+            _ => self.columns.get(*self.positions.get(key)?),
+        };
+        found.map(|(_, column)| column)
     }
 
     pub(crate) fn ensure<'n>(&mut self, key: &Arc<str>, nodes: impl Iterator<Item = (usize, &'n Node)>) {
-        if self.columns.contains_key(key) {
+        if self.get(key).is_some() {
             return;
         }
         let mut column = LabelColumn::new(self.n_slots);
@@ -151,12 +160,13 @@ impl LabelColumns {
             column.set(slot, node.labels.get(key));
         }
         column.ids.shrink_to_fit();
-        self.columns.insert(Arc::clone(key), column);
+        self.positions.insert(Arc::clone(key), self.columns.len());
+        self.columns.push((Arc::clone(key), column));
     }
 
     pub(crate) fn grow(&mut self, n_slots: usize) {
         self.n_slots = n_slots;
-        for column in self.columns.values_mut() {
+        for (_, column) in &mut self.columns {
             column.values.resize(n_slots, LabelColumn::NONE);
         }
     }
@@ -168,7 +178,7 @@ impl LabelColumns {
     }
 
     pub(crate) fn clear(&mut self, slot: usize) {
-        for column in self.columns.values_mut() {
+        for (_, column) in &mut self.columns {
             column.set(slot, None);
         }
     }

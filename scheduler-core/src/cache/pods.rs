@@ -178,8 +178,7 @@ impl Cache {
         let Some(idx) = self.snapshot.find(node_name) else { return false };
         let pods = &mut self.snapshot.pods[idx.slot()];
         let Some(at) = pods.iter().rposition(|known| Arc::ptr_eq(known, &entry.pod)) else { return false };
-        self.snapshot.kept.each(|index| index.pod_removed(idx, &entry.pod));
-        self.snapshot.kept.each(|index| index.pod_added(idx, pod));
+        self.snapshot.kept.each(|index| index.pod_confirmed(idx, &entry.pod, pod));
         // To the end, where removing and adding it would put it.
         pods.swap_remove(at);
         pods.push(Arc::clone(pod));
@@ -203,6 +202,11 @@ impl Cache {
     #[must_use]
     pub fn pod(&self, uid: &str) -> Option<(&Arc<Pod>, &Arc<str>)> {
         self.pods.get(uid).map(|entry| (&entry.pod, &entry.node_name))
+    }
+
+    /// The pod, and whether it is only assumed to be on its node.
+    pub(crate) fn placed(&self, uid: &str) -> Option<(&Arc<Pod>, bool)> {
+        self.pods.get(uid).map(|entry| (&entry.pod, entry.is_assumed))
     }
 
     /// Number of bound and assumed pods.

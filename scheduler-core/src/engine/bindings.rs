@@ -66,6 +66,9 @@ impl Bindings {
 
     /// Cycles that wait for such an event, in UID order.
     pub(super) fn due_on(&self, event: &ClusterEvent) -> BTreeSet<Arc<str>> {
+        if self.by_resource.is_empty() {
+            return BTreeSet::new();
+        }
         let waiting = self.by_resource.iter().filter(|(resource, _)| resource.covers(event.resource));
         let awaits = |uid: &&Arc<str>| {
             let mut filters = self.by_uid.get(&***uid).into_iter().flat_map(|cycle| cycle.waits_for());

@@ -8,11 +8,9 @@ use crate::framework::{MAX_NODE_SCORE, PluginError, Result};
 /// A number for each slot of one block. As a mask, all its bits are set if the slot is feasible, and none if not.
 pub(super) type Block = [i64; SLOTS_PER_BLOCK];
 
-/// The feasible slots as a mask of numbers.
-pub(super) fn expand(words: &[u64]) -> Block {
-    let mut feasible = [0; SLOTS_PER_BLOCK];
-    vectorized(Expand { words, feasible: &mut feasible });
-    feasible
+/// The feasible slots as a mask of numbers. Beyond the words the mask stays as it is.
+pub(super) fn expand(words: &[u64], feasible: &mut Block) {
+    vectorized(Expand { words, feasible });
 }
 
 /// Gives the slots that are not feasible a harmless score.
@@ -153,7 +151,8 @@ mod tests {
             weight in 1_u32..100,
         ) {
             let is_feasible = |slot: usize| words[slot / LANES] >> (slot % LANES) & 1 == 1;
-            let (feasible, slots) = (expand(&words), 0..SLOTS_PER_BLOCK);
+            let (mut feasible, slots) = ([0; SLOTS_PER_BLOCK], 0..SLOTS_PER_BLOCK);
+            expand(&words, &mut feasible);
             prop_assert!(slots.clone().all(|slot| feasible[slot] == -i64::from(is_feasible(slot))));
 
             let some: Vec<i64> = slots.clone().filter(|slot| is_feasible(*slot)).map(|slot| scores[slot]).collect();

@@ -84,9 +84,10 @@ impl Scheduler {
     }
 
     fn assigned_pod_applied(&mut self, pod: &Arc<Pod>, now: Timestamp) {
-        let known = self.cache.pod(&pod.uid).map(|(known, _)| Arc::clone(known));
-        let was_assigned = known.is_some() && !self.cache.is_assumed(&pod.uid);
-        if known.is_none() || was_assigned {
+        let placed = self.cache.placed(&pod.uid);
+        let is_confirmed = placed.is_some_and(|(_, is_assumed)| is_assumed);
+        let known = placed.filter(|_| !is_confirmed).map(|(known, _)| Arc::clone(known));
+        if !is_confirmed {
             self.last_required = None;
         }
         self.cache.set_pod(Arc::clone(pod));
@@ -96,7 +97,7 @@ impl Scheduler {
             old: None,
             new: Some(Object::Pod(Arc::clone(pod))),
         };
-        match known.filter(|_| was_assigned) {
+        match known {
             Some(old) => {
                 for action in pod_update_actions(&old, pod) {
                     event.action = action;
@@ -122,17 +123,20 @@ impl Scheduler {
         }
         let uid = Arc::clone(&pod.uid);
         let old = self.unassigned.insert(Arc::clone(&uid), Arc::clone(&pod));
-        if self.cache.is_assumed(&uid) {
-            let deletion_began = pod.is_terminating() && old.as_ref().is_some_and(|old| !old.is_terminating());
-            if deletion_began {
-                self.assumed_pod_deleted(&uid, now);
+        match self.cache.placed(&uid) {
+            Some((_, true)) => {
+                let deletion_began = pod.is_terminating() && old.as_ref().is_some_and(|old| !old.is_terminating());
+                if deletion_began {
+                    self.assumed_pod_deleted(&uid, now);
+                }
+                return;
             }
-            return;
-        }
-        if self.cache.pod(&uid).is_some() {
-            // News from before the binding: the pod is on its node already.
-            self.unassigned.remove(&uid);
-            return;
+            Some((_, false)) => {
+                // News from before the binding: the pod is on its node already.
+                self.unassigned.remove(&uid);
+                return;
+            }
+            None => {}
         }
         let Some(old) = old else {
             let (queue, rules) = self.queue_and_rules(now);

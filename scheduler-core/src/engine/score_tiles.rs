@@ -38,6 +38,14 @@ struct Buffers {
     scores: Block,
     /// Weighted sums of those that need no normalising.
     totals: Block,
+    /// The mask of the feasible slots.
+    feasible: Block,
+}
+
+impl Buffers {
+    fn new() -> Self {
+        Self { scores: [0; SLOTS_PER_BLOCK], totals: [0; SLOTS_PER_BLOCK], feasible: [0; SLOTS_PER_BLOCK] }
+    }
 }
 
 impl Algorithm<'_> {
@@ -123,7 +131,7 @@ impl Algorithm<'_> {
         tile: &mut Tile,
     ) {
         tile.clear(words.len() * LANES, plan.normalizing.len());
-        let mut buffers = Buffers { scores: [0; SLOTS_PER_BLOCK], totals: [0; SLOTS_PER_BLOCK] };
+        let mut buffers = Buffers::new();
         for (block, words) in words.chunks(WORDS_PER_BLOCK).enumerate() {
             let slots = SlotRun::new(first_word + block * WORDS_PER_BLOCK, words);
             if slots.n_feasible() == 0 {
@@ -147,11 +155,11 @@ impl Algorithm<'_> {
     ) -> Result<()> {
         let n_slots = slots.range().len();
         let Tile { totals: kept, raws, extremes, bests, listed, n_slots: n_slots_of_tile, .. } = tile;
-        let Buffers { scores, totals } = buffers;
+        let Buffers { scores, totals, feasible } = buffers;
         let first = block * SLOTS_PER_BLOCK;
         let totals = &mut totals[..n_slots];
         totals.fill(0);
-        let feasible = &blocks::expand(slots.feasible());
+        blocks::expand(slots.feasible(), feasible);
         listed.nodes.clear();
         for &Weighted { at, weight } in &plan.plain {
             let scores = &mut scores[..n_slots];
@@ -232,12 +240,13 @@ impl Algorithm<'_> {
         let Scratch { mask, tiles, .. } = scratch;
         self.for_each_tile(mask, tiles, |_, words, tile| {
             let n_slots_of_tile = tile.n_slots;
+            let mut feasible = [0; SLOTS_PER_BLOCK];
             let blocks = words.chunks(WORDS_PER_BLOCK).zip(tile.totals.chunks_mut(SLOTS_PER_BLOCK)).enumerate();
             for (block, (words, totals)) in blocks {
                 if words.iter().all(|word| *word == 0) {
                     continue;
                 }
-                let feasible = blocks::expand(words);
+                blocks::expand(words, &mut feasible);
                 for &(nth, Weighted { at, weight }, extremes) in &by_slot {
                     let first = nth * n_slots_of_tile + block * SLOTS_PER_BLOCK;
                     let scores = &mut tile.raws[first..first + totals.len()];
@@ -296,7 +305,7 @@ impl Algorithm<'_> {
                 }
                 let words = words.chunks(WORDS_PER_BLOCK).nth(block)?;
                 let slots = SlotRun::new(at * WORDS_PER_TILE + block * WORDS_PER_BLOCK, words);
-                let mut buffers = Buffers { scores: [0; SLOTS_PER_BLOCK], totals: [0; SLOTS_PER_BLOCK] };
+                let mut buffers = Buffers::new();
                 let totals = if plan.normalizing.is_empty() {
                     self.score_block(plan, shared, slots, block, &mut buffers, tile).ok()?;
                     &buffers.totals[..]

@@ -1,7 +1,7 @@
 //! PodTopologySpread: spreads pods evenly over the domains of node labels; this file filters, `pod_topology_spread_score`
 //! scores. Upstream: plugins/podtopologyspread (v1.36.2).
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
 
@@ -355,23 +355,26 @@ pub struct Spread {
     constraints: Arc<[Constraint]>,
     domains: SmallVec<[Domains; 2]>,
     /// For each constraint the domains that may take the pod, what-if changes not minded; `None` if no node has the label.
-    open: Arc<[Option<IdSet>]>,
+    /// Computed when it is first asked for.
+    open: OnceLock<Arc<[Option<IdSet>]>>,
 }
 
 impl Spread {
-    fn new(snapshot: &Snapshot, constraints: Arc<[Constraint]>, domains: SmallVec<[Domains; 2]>) -> Self {
-        let mut spread = Self { constraints, domains, open: Arc::from([]) };
+    fn new(constraints: Arc<[Constraint]>, domains: SmallVec<[Domains; 2]>) -> Self {
+        Self { constraints, domains, open: OnceLock::new() }
+    }
+
+    fn open(&self, snapshot: &Snapshot) -> &[Option<IdSet>] {
         let open = |(at, constraint): (usize, &Constraint)| {
             let n_ids = snapshot.labels().get(&constraint.topology_key)?.n_ids();
-            let (limit, counts) = (spread.limit(at), &spread.domains[at].base);
+            let (limit, counts) = (self.limit(at), &self.domains[at].base);
             // A domain without included nodes counts as zero.
             Some(IdSet::new(n_ids, false, |domain| match counts.get(domain as usize) {
                 Some(&Domains::ABSENT) | None => limit >= 0,
                 Some(&count) => i64::from(count) <= limit,
             }))
         };
-        spread.open = spread.constraints.iter().enumerate().map(open).collect();
-        spread
+        self.open.get_or_init(|| self.constraints.iter().enumerate().map(open).collect())
     }
 
     /// The most pods that a domain may hold before the incoming one.
@@ -385,6 +388,7 @@ impl Spread {
         if pod.namespace != cycle.pod.namespace {
             return;
         }
+        self.open(cycle.snapshot);
         let has_all = |constraint: &Constraint| node.labels().contains_key(&constraint.topology_key);
         if !self.constraints.iter().all(has_all) {
             return;
@@ -409,7 +413,8 @@ impl FilterPlugin for PodTopologySpread {
     type State = Spread;
 
     fn pre_filter(&self, cycle: Cycle<'_>, shared: &mut CycleState) -> Result<PreFilterStatus<Spread>> {
-        if shared.get::<Constraints>().is_none() {
+        let is_replica = shared.get::<Constraints>().is_some();
+        if !is_replica {
             shared.insert(self.constraints(cycle.pod, cycle.objects));
         }
         let constraints = shared.get::<Constraints>().ok_or_else(PluginError::not_found)?;
@@ -433,7 +438,12 @@ impl FilterPlugin for PodTopologySpread {
                 }
             })
             .collect::<Result<_>>()?;
-        Ok(PreFilterStatus::success(Spread::new(cycle.snapshot, hard, domains)))
+        let spread = Spread::new(hard, domains);
+        if !is_replica {
+            // Replicas are seldom filtered in chunks.
+            spread.open(cycle.snapshot);
+        }
+        Ok(PreFilterStatus::success(spread))
     }
 
     fn filter(&self, state: Option<&Spread>, cycle: Cycle<'_>, node: NodeView<'_>) -> Result<FilterStatus> {
@@ -451,7 +461,7 @@ impl FilterPlugin for PodTopologySpread {
 
     fn filter_chunk(&self, state: Option<&Spread>, cycle: Cycle<'_>, nodes: &mut Candidates<'_>) -> Result<()> {
         let spread = state.ok_or_else(PluginError::not_found)?;
-        for (constraint, open) in spread.constraints.iter().zip(&*spread.open) {
+        for (constraint, open) in spread.constraints.iter().zip(spread.open(cycle.snapshot)) {
             match (cycle.snapshot.labels().get(&constraint.topology_key), open) {
                 (Some(column), Some(open)) => nodes.retain_ids(column.values(), open),
                 _ => nodes.clear(),

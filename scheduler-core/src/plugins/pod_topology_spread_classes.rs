@@ -44,9 +44,12 @@ pub(super) fn classify(constraints: &Constraints, cycle: Cycle<'_>, nodes: &[Nod
     for (at, (constraint, part)) in parts(constraints, snapshot).enumerate() {
         let Some(column) = snapshot.labels().get(&constraint.topology_key) else { continue };
         let values = column.values();
-        let inclusion = constraints.inclusion(true, constraint, cycle.pod);
-        let domains = counts.domains(&constraint.count, &constraint.topology_key, &inclusion);
-        let on_nodes = counts.get(&constraint.count);
+        let domains = (part == Part::PodsInDomain).then(|| {
+            let inclusion = constraints.inclusion(true, constraint, cycle.pod);
+            counts.domains(&constraint.count, &constraint.topology_key, &inclusion)
+        });
+        let on_nodes = (part == Part::PodsOnNode).then(|| counts.get(&constraint.count));
+        let (domains, on_nodes) = (domains.flatten(), on_nodes.flatten());
         for (class, node) in classes.iter_mut().zip(nodes) {
             let domain = values[node.slot()];
             let value = match part {

@@ -331,14 +331,16 @@ fn rounded_mean(used: impl Iterator<Item = Used>, score: impl Fn(Used) -> i64) -
 
 /// How even the use of two resources is, 0 to 100: [`Strategy::Balanced`] without a further pod.
 pub(super) fn evenness(allocatable: [i64; 2], requested: [i64; 2]) -> u8 {
-    let used = allocatable.into_iter().zip(requested).map(|(allocatable, requested)| Used {
-        allocatable,
-        without_pod: requested,
-        with_pod: requested,
-        weight: 1,
-    });
-    let fractions = used.filter(|used| used.allocatable != 0).map(|used| used.fraction(used.without_pod));
-    u8::try_from(balance(fractions)).unwrap_or(0)
+    let (mut fractions, mut n) = ([0.0; 2], 0);
+    for at in 0..2 {
+        if allocatable[at] != 0 {
+            let (allocatable, requested) = (allocatable[at], requested[at]);
+            let used = Used { allocatable, without_pod: requested, with_pod: requested, weight: 1 };
+            fractions[n] = used.fraction(requested);
+            n += 1;
+        }
+    }
+    u8::try_from(balance(fractions[..n].iter().copied())).unwrap_or(0)
 }
 
 /// 100 when all fractions are equal, less the more they deviate.

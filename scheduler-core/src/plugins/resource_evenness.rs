@@ -63,6 +63,9 @@ impl ClusterIndex for Evenness {
         self.add(node, pod, i64::wrapping_sub);
     }
 
+    /// It asks for as much as before.
+    fn pod_confirmed(&mut self, _: NodeIdx, _: &Pod, _: &Pod) {}
+
     fn node_changed(&mut self, idx: NodeIdx, node: Option<&Node>) {
         self.change(idx, |amounts| amounts.allocatable = node.map_or([0; 2], |node| of(&node.allocatable)));
     }

@@ -122,6 +122,8 @@ impl Lanes for AddTies<'_> {
 struct Group {
     key: Key,
     n_nodes: usize,
+    /// Any of the nodes, if there are some.
+    representative: NodeIdx,
     /// The nodes in each word of slots.
     members: Vec<u64>,
     /// One for each word of slots.
@@ -135,10 +137,22 @@ impl Group {
         Self {
             key: Key::new(),
             n_nodes: 0,
+            representative: NodeIdx::FIRST,
             members: vec![0; n_words],
             leaves: Level::new(n_words),
             branches: Level::new(n_words.div_ceil(FAN_OUT)),
             root: Head::EMPTY,
+        }
+    }
+
+    /// Sees to it that the representative is a node of the group.
+    fn represent(&mut self) {
+        let slot = self.representative.slot();
+        if self.members[slot / LANES] >> (slot % LANES) & 1 == 0
+            && let Some(word) = self.members.iter().position(|members| *members != 0)
+        {
+            let lane = self.members[word].trailing_zeros() as usize;
+            self.representative = NodeIdx::from_slot(word * LANES + lane);
         }
     }
 }
@@ -226,6 +240,7 @@ impl Groups {
             }
             let families = (0..group.branches.n_families()).map(|family| group.branches.head(family));
             group.root = families.fold(Head::EMPTY, Head::or);
+            group.represent();
             if group.n_nodes == 0 {
                 self.ids.remove(&group.key);
                 group.key.clear();
@@ -256,11 +271,7 @@ impl Groups {
 
     /// One node of the group, that can stand for any; the group must have one.
     pub(super) fn representative(&self, id: GroupId) -> NodeIdx {
-        let group = &self.groups[usize::from(id.0)];
-        let branch = group.branches.n_ties.iter().position(|n_ties| *n_ties > 0).unwrap_or(0);
-        let mut words = group.members.iter().enumerate().skip(branch * FAN_OUT);
-        let (word, members) = words.find(|(_, members)| **members != 0).unwrap_or((0, &1));
-        NodeIdx::from_slot(word * LANES + members.trailing_zeros() as usize)
+        self.groups[usize::from(id.0)].representative
     }
 
     /// The node of this rank, in node order, among the nodes with the highest rest of each of the groups.

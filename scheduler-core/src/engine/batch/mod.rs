@@ -2,7 +2,8 @@
 //!
 //! A *batch* belongs to one signature. It holds the feasible nodes in groups (see `groups`): what plugins that share by
 //! node said of each node, summed up. The next pod with the signature computes anew only the nodes that the change log
-//! names since the last one, then looks at one node of each group instead of at all nodes.
+//! names since the last one, then looks at one node of each group instead of at all nodes. Of replicas that follow each
+//! other, plugins are asked once what does not depend on nodes (see `replicas`).
 //!
 //! Invariants, which together make a batch decide as the full pass does:
 //! - A node's verdict, plain scores and group key, as far as plugins that share [by node](Sharing::ByNode) made them, are
