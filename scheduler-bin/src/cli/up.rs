@@ -119,7 +119,7 @@ impl Up {
         let path = std::path::absolute(kubeconfig).unwrap_or_else(|_| kubeconfig.to_owned());
         let (path, server, milliseconds) = (path.display(), offline.cluster.server_url(), start.elapsed().as_millis());
         let (n_ready, n_wanted) = (offline.cluster.n_ready_nodes(), offline.cluster.node_names().len());
-        let yet = if n_ready < n_wanted { format!(", {n_ready} ready yet") } else { String::new() };
+        let yet = if n_ready < n_wanted { format!(", {n_ready} ready so far") } else { String::new() };
         let mut out = io::stdout().lock();
         match self.output {
             Output::Json => {

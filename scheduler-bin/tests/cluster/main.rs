@@ -8,6 +8,7 @@ mod durability;
 mod explained;
 mod flow;
 mod kubectl;
+mod node_work;
 mod process;
 mod recording;
 mod report;
