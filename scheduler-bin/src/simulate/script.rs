@@ -91,6 +91,11 @@ impl InputError {
         Self { place: format!("{file}:{line}"), problem: problem.to_string() }
     }
 
+    /// A file that cannot be read, with the system's reason.
+    pub(crate) fn unreadable(file: &str, error: &std::io::Error) -> Self {
+        Self { place: format!("cannot read {file}"), problem: error.to_string() }
+    }
+
     /// An error of a file as a whole.
     pub(crate) fn of(file: &str, problem: impl fmt::Display) -> Self {
         Self { place: file.to_owned(), problem: problem.to_string() }

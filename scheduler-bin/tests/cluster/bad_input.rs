@@ -105,6 +105,10 @@ fn manifests_of_a_simulation() -> Result<()> {
     let two = file("two.yaml", &pod("two"))?;
     simulate("different in two files", &["-f", &one, "-f", &two], 2, &["two.yaml:1: Pod a: stands at ", "one.yaml:1"])?;
     simulate("different in dumps", &["--from", &one, "--from", &two], 0, &["two.yaml:1: Pod a stands at ", "counts"])?;
+    for format in ["openb", "events", "simkube", "kwok", "kube-scheduler-simulator"] {
+        let says = ["cannot read /no/such: No such file or directory"];
+        simulate(format, &["--trace", format, "--pods", "/no/such"], 2, &says)?;
+    }
     let service = file("service.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {}\n")?;
     simulate("nothing to place", &["-f", &service], 0, &["no pod and no workload", "nothing is placed"])?;
     check("no nodes", &["capacity", "-f", &one, "--from", &service], 1, &["no nodes: expected Node objects"])?;

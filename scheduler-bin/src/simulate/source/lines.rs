@@ -25,7 +25,7 @@ impl Lines<BufReader<File>> {
     /// It cannot be opened.
     pub(crate) fn open(path: &Path) -> Result<Self, InputError> {
         let name = path.display().to_string();
-        let file = File::open(path).map_err(|error| InputError::of(&name, error))?;
+        let file = File::open(path).map_err(|error| InputError::unreadable(&name, &error))?;
         Ok(Self::new(&name, BufReader::with_capacity(1 << 16, file)))
     }
 }

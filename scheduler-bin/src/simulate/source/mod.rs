@@ -43,7 +43,7 @@ pub(crate) fn detect(path: &Path) -> Result<Option<Format>, InputError> {
     let name = path.display().to_string();
     let mut head = Vec::new();
     let read = File::open(path).and_then(|file| file.take(1 << 16).read_to_end(&mut head));
-    read.map_err(|error| InputError::of(&name, error))?;
+    read.map_err(|error| InputError::unreadable(&name, &error))?;
     let text = String::from_utf8_lossy(&head);
     let first = text.trim_start();
     // A MessagePack map of a few entries, or an array for what simkube wrote before.

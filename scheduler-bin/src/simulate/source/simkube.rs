@@ -19,7 +19,7 @@ const VERSION: u64 = 2;
 /// The file cannot be read or is cut off, has another version, or holds an object that is not what its kind says.
 pub(crate) fn open(path: &Path, admission: &Admission) -> Result<Script<'static>, InputError> {
     let file = path.display().to_string();
-    let bytes = std::fs::read(path).map_err(|error| InputError::of(&file, error))?;
+    let bytes = std::fs::read(path).map_err(|error| InputError::unreadable(&file, &error))?;
     let trace = msgpack::decode(&bytes).map_err(|problem| InputError::of(&file, problem))?;
     let events = read(trace, admission).map_err(|problem| InputError::of(&file, problem))?;
     Ok(Box::new(events.into_iter().map(Ok)))
