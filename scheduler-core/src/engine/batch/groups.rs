@@ -281,10 +281,9 @@ impl Groups {
         let first = word * LANES;
         let of_slot: &[u16; LANES] = self.of_slot[first..].first_chunk().expect("slots come in whole words");
         let rest: &[i32; LANES] = self.rest[first..].first_chunk().expect("slots come in whole words");
-        let tied = groups.iter().fold(0, |tied, id| {
-            let highest = self.head(*id).rest;
-            tied | mask_of(|lane| (of_slot[lane] == id.0) & (rest[lane] == highest))
-        });
+        let tied = groups
+            .iter()
+            .fold(0, |tied, id| tied | vectorized(TiedOf { group: id.0, highest: self.head(*id).rest, of_slot, rest }));
         let lane = ones(tied).nth(rank as usize).expect("heads count the ties below them");
         NodeIdx::from_slot(first + lane)
     }
@@ -353,6 +352,23 @@ impl Lanes for LeafOf<'_> {
         let members = mask_of(|lane| self.of_slot[lane] == self.group);
         let n_ties = if members == 0 { 0 } else { mask_of(|lane| rest[lane] == highest).count_ones() };
         Leaf { members, head: Head { rest: highest, n_ties } }
+    }
+}
+
+/// The nodes of a group over one word of slots that have its highest rest.
+struct TiedOf<'a> {
+    group: u16,
+    highest: i32,
+    of_slot: &'a [u16; LANES],
+    rest: &'a [i32; LANES],
+}
+
+impl Lanes for TiedOf<'_> {
+    type Output = u64;
+
+    #[inline(always)]
+    fn run(self) -> u64 {
+        mask_of(|lane| (self.of_slot[lane] == self.group) & (self.rest[lane] == self.highest))
     }
 }
 
