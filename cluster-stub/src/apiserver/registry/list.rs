@@ -223,7 +223,7 @@ fn wanted_revision(options: &ListOptions) -> Result<i64, ApiError> {
     }
     given.parse::<i64>().ok().filter(|revision| *revision >= 0).ok_or_else(|| {
         let why = format!("strconv.ParseUint: parsing \"{given}\": invalid syntax");
-        ApiError::bad_request(format!("resourceVersion: Invalid value: \"{given}\": {why}"))
+        ApiError::bad_request(format!("invalid resource version: resourceVersion: Invalid value: \"{given}\": {why}"))
     })
 }
 

@@ -30,6 +30,10 @@ async fn lists_select_and_page_at_one_version() {
     let version = first["metadata"]["resourceVersion"].as_str().expect("a list has a version");
     let exact = format!("{CMS}?resourceVersion={version}&resourceVersionMatch=Exact");
     assert_eq!(names(&client.json("GET", &exact, Value::Null).await.1).len(), 3);
+    let (status, refused) = client.json("GET", &format!("{CMS}?resourceVersion=latest"), Value::Null).await;
+    let message = "invalid resource version: resourceVersion: Invalid value: \"latest\": strconv.ParseUint: parsing \
+                   \"latest\": invalid syntax";
+    assert_eq!((status, &refused["message"]), (400, &json!(message)));
 }
 
 #[tokio::test]
