@@ -79,18 +79,29 @@ pub(super) fn shrink_old(deployment: &Deployment, old: &[&ReplicaSet], new: &Rep
     }
     let mut sizes: Vec<i32> = old.iter().map(|set| set_replicas(set)).collect();
     // Pods that serve nobody go first, whatever their age.
-    let mut gone = 0;
+    let (mut gone, mut outdated) = (0, false);
     for (set, size) in old.iter().zip(&mut sizes) {
-        let unhealthy = (*size - set_available(set)).max(0).min(may_go - gone);
+        if gone >= may_go {
+            break;
+        }
+        // More pods available than wanted: the set has not come down to its last size yet, and its status counts pods
+        // that are about to go. Nothing more is taken on the strength of that.
+        outdated = set_available(set) > *size;
+        if outdated {
+            break;
+        }
+        let unhealthy = (*size - set_available(set)).min(may_go - gone);
         *size -= unhealthy;
         gone += unhealthy;
     }
-    let available: i32 = old.iter().map(|set| set_available(set)).sum::<i32>() + set_available(new);
-    let mut surplus = (available - min_available).max(0);
-    for size in &mut sizes {
-        let step = (*size).min(surplus);
-        *size -= step;
-        surplus -= step;
+    if !outdated {
+        let available: i32 = old.iter().map(|set| set_available(set)).sum::<i32>() + set_available(new);
+        let mut surplus = (available - min_available).max(0);
+        for size in &mut sizes {
+            let step = (*size).min(surplus);
+            *size -= step;
+            surplus -= step;
+        }
     }
     let name = |set: &ReplicaSet| set.metadata.name.clone().unwrap_or_default();
     old.iter()
@@ -234,6 +245,13 @@ mod tests {
             ),
             ("nothing may go", vec![set("a", 8, 8)], set("n", 5, 0), vec![]),
             ("nothing is left", vec![set("a", 0, 0)], set("n", 10, 10), vec![]),
+            ("its status is older than its size", vec![set("a", 7, 11)], set("n", 5, 0), vec![]),
+            (
+                "what went before such a set stays gone",
+                vec![set("b", 3, 1), set("a", 8, 11)],
+                set("n", 5, 2),
+                vec![("b", 1)],
+            ),
             ("the last step", vec![set("a", 2, 2)], set("n", 10, 10), vec![("a", 0)]),
         ] {
             let old: Vec<&ReplicaSet> = old.iter().collect();

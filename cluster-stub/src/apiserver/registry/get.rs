@@ -1,6 +1,7 @@
 //! The get verb.
 
 use super::context::RequestContext;
+use super::list::read_revision;
 use super::write::{Stored, Written};
 use super::{Entry, Registry, feed_failure};
 use crate::apiserver::status::ApiError;
@@ -17,9 +18,8 @@ impl Registry {
             let stored: Stored = self.read_stored(entry, &key).await?.ok_or_else(missing)?;
             return Ok(stored.written(entry));
         }
-        let bad = || ApiError::bad_request(format!("resourceVersion: Invalid value: \"{version}\": must be a number"));
-        let wanted: u64 = version.parse().map_err(|_| bad())?;
-        self.0.feed.wait_for(i64::try_from(wanted).map_err(|_| bad())?).await.map_err(|error| feed_failure(&error))?;
+        let wanted = read_revision(version).map_err(ApiError::unclassified)?;
+        self.0.feed.wait_for(wanted).await.map_err(|error| feed_failure(&error))?;
         let cached = entry.cache()?.get(&info.namespace, &info.name).ok_or_else(missing)?;
         Ok(Written { bytes: entry.served(&cached), object: entry.value(&cached) })
     }

@@ -106,9 +106,24 @@ impl Registry {
     pub(super) async fn page(&self, entry: &Entry, namespace: &str, options: &ListOptions) -> Result<Page, ApiError> {
         let token = match options.continue_token.as_str() {
             "" => None,
-            token => Some(Continue::decode(token).map_err(ApiError::bad_request)?),
+            token => {
+                let bad = |why| ApiError::bad_request(format!("invalid continue token: {why}"));
+                let token = Continue::decode(token).map_err(bad)?;
+                if !matches!(options.resource_version.as_str(), "" | "0") {
+                    return Err(ApiError::bad_request(
+                        "specifying resource version is not allowed when using continue",
+                    ));
+                }
+                Some(token)
+            }
         };
         let wanted = wanted_revision(options)?;
+        // Pages of a version that was named are of that version even without `resourceVersionMatch`.
+        // Upstream: apiserver v1.36.2 `pkg/storage/interfaces.go` `ValidateListOptions`.
+        let exact = match options.version_match {
+            Some(wanted) => wanted == VersionMatch::Exact,
+            None => options.limit > 0 && wanted > 0,
+        };
         match token {
             Some(token) if token.revision > 0 => {
                 let (snapshot, total) =
@@ -118,7 +133,7 @@ impl Registry {
             Some(token) => {
                 Ok(cut(entry, self.newest(entry, namespace, 0, options).await?, &token.start, options, None))
             }
-            None if options.version_match == Some(VersionMatch::Exact) => {
+            None if exact => {
                 let (snapshot, total) = self.history(entry, namespace, wanted, None, options).await?;
                 Ok(cut(entry, snapshot, "", options, Some(total)))
             }
@@ -217,13 +232,19 @@ fn history_failure(error: &StoreError, paging: bool) -> ApiError {
 }
 
 fn wanted_revision(options: &ListOptions) -> Result<i64, ApiError> {
-    let given = options.resource_version.as_str();
+    read_revision(&options.resource_version)
+        .map_err(|why| ApiError::bad_request(format!("invalid resource version: {why}")))
+}
+
+/// The revision that a `resourceVersion` names; 0 stands for no version and for `0`. The error is upstream's text, which each
+/// verb wraps in its own way. Upstream: apiserver v1.36.2 `pkg/storage/api_object_versioner.go` `ParseResourceVersion`.
+pub(super) fn read_revision(given: &str) -> Result<i64, String> {
     if given.is_empty() {
         return Ok(0);
     }
     given.parse::<i64>().ok().filter(|revision| *revision >= 0).ok_or_else(|| {
         let why = format!("strconv.ParseUint: parsing \"{given}\": invalid syntax");
-        ApiError::bad_request(format!("invalid resource version: resourceVersion: Invalid value: \"{given}\": {why}"))
+        format!("resourceVersion: Invalid value: \"{given}\": {why}")
     })
 }
 

@@ -213,7 +213,7 @@ impl Registry {
                 entry.api_version, entry.resource.kind
             )));
         }
-        if value["metadata"]["managedFields"].as_array().is_some_and(|entries| !entries.is_empty()) {
+        if value["metadata"]["managedFields"].is_array() {
             return Err(ApiError::bad_request("metadata.managedFields must be nil"));
         }
         let decoded = match (entry.ty, &entry.resource.custom) {

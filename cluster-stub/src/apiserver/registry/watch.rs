@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::context::RequestContext;
+use super::list::read_revision;
 use super::media::{Accept, View};
 use super::options::ListOptions;
 use super::response::Response;
@@ -101,17 +102,9 @@ impl Registry {
     }
 }
 
-/// 0 stands for no version and for `0`. Upstream answers an unreadable one with a 500 here, and with a 400 on lists.
+/// Upstream answers an unreadable version with a 500 here and on a get, and with a 400 on lists.
 fn revision_of(options: &ListOptions) -> Result<i64, ApiError> {
-    let given = options.resource_version.as_str();
-    if given.is_empty() {
-        return Ok(0);
-    }
-    given.parse::<i64>().ok().filter(|revision| *revision >= 0).ok_or_else(|| {
-        ApiError::unclassified(format!(
-            "resourceVersion: Invalid value: \"{given}\": strconv.ParseUint: parsing \"{given}\": invalid syntax"
-        ))
-    })
+    read_revision(&options.resource_version).map_err(ApiError::unclassified)
 }
 
 fn deadline(options: &ListOptions) -> Instant {

@@ -30,10 +30,36 @@ async fn lists_select_and_page_at_one_version() {
     let version = first["metadata"]["resourceVersion"].as_str().expect("a list has a version");
     let exact = format!("{CMS}?resourceVersion={version}&resourceVersionMatch=Exact");
     assert_eq!(names(&client.json("GET", &exact, Value::Null).await.1).len(), 3);
-    let (status, refused) = client.json("GET", &format!("{CMS}?resourceVersion=latest"), Value::Null).await;
-    let message = "invalid resource version: resourceVersion: Invalid value: \"latest\": strconv.ParseUint: parsing \
-                   \"latest\": invalid syntax";
-    assert_eq!((status, &refused["message"]), (400, &json!(message)));
+    let pages = format!("{CMS}?resourceVersion={version}&limit=9");
+    assert_eq!(names(&client.json("GET", &pages, Value::Null).await.1).len(), 3, "pages of a version are exact");
+    let newer = format!("{CMS}?resourceVersion={version}");
+    assert_eq!(names(&client.json("GET", &newer, Value::Null).await.1).len(), 4);
+}
+
+#[tokio::test]
+async fn versions_and_tokens_that_cannot_be_read_are_refused_as_each_verb_does() {
+    let client = Client::new().await;
+    client.create("configmaps", "a", Value::Null).await;
+    client.create("configmaps", "b", Value::Null).await;
+    let (_, first) = client.json("GET", &format!("{CMS}?limit=1"), Value::Null).await;
+    let token = first["metadata"]["continue"].as_str().expect("there is a second page");
+    let unread = "resourceVersion: Invalid value: \"new\": strconv.ParseUint: parsing \"new\": invalid syntax";
+    for (query, status, message) in [
+        ("?resourceVersion=new".to_owned(), 400, format!("invalid resource version: {unread}")),
+        ("?watch=1&resourceVersion=new".to_owned(), 500, unread.to_owned()),
+        ("/a?resourceVersion=new".to_owned(), 500, unread.to_owned()),
+        ("?continue=e30".to_owned(), 400, "invalid continue token: continue key is not valid".to_owned()),
+        (
+            format!("?resourceVersion=5&continue={token}"),
+            400,
+            "specifying resource version is not allowed when using continue".to_owned(),
+        ),
+    ] {
+        let (got, refused) = client.json("GET", &format!("{CMS}{query}"), Value::Null).await;
+        assert_eq!(got, status, "{query}: {refused}");
+        let said = refused["message"].as_str().unwrap_or_default();
+        assert!(said.starts_with(&message), "{query}: {said}");
+    }
 }
 
 #[tokio::test]
