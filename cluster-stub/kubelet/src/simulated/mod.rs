@@ -14,7 +14,7 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt, stream};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Container, Pod};
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
@@ -31,6 +31,11 @@ const MISSING_IMAGE: &str = "does-not-exist";
 const INIT_RUN: Duration = Duration::from_millis(500);
 /// How long a Job's container runs whose command does not say.
 const JOB_RUN: Duration = Duration::from_secs(1);
+
+/// The exit code of a container that is killed: 128 and the signal's number.
+const SIGKILL: i32 = 137;
+/// The exit code of a container that a SIGTERM ends.
+const SIGTERM: i32 = 143;
 
 /// How long the simulated steps take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,8 +109,8 @@ impl SimulatedRuntime {
         if let Some(end) = script.end() {
             return Some(end);
         }
-        let of_job = container.pod.metadata.owner_references.iter().flatten().any(|owner| owner.kind == "Job");
-        let sidecar = init && spec.restart_policy.as_deref() == Some("Always");
+        let of_job = of_job(&container.pod);
+        let sidecar = is_sidecar(&spec, init);
         match script.then {
             Then::Unknown if sidecar => None,
             Then::Unknown if init => Some((INIT_RUN, 0)),
@@ -113,6 +118,25 @@ impl SimulatedRuntime {
             _ => None,
         }
     }
+
+    /// How long the container takes to stop and the code it ends with. A server that is asked and has the time ends well;
+    /// what is killed does not, nor does what had work to finish: a Job must not count a pod that was deleted as done.
+    fn stop(&self, container: &ContainerRef, grace: Duration) -> (Duration, i32) {
+        if grace < self.times.stop {
+            return (grace, SIGKILL);
+        }
+        let sidecar = container.spec().is_some_and(|(spec, init)| is_sidecar(&spec, init));
+        let unfinished = !sidecar && of_job(&container.pod) || Self::end(container).is_some();
+        (self.times.stop, if unfinished { SIGTERM } else { 0 })
+    }
+}
+
+fn is_sidecar(spec: &Container, init: bool) -> bool {
+    init && spec.restart_policy.as_deref() == Some("Always")
+}
+
+fn of_job(pod: &Pod) -> bool {
+    pod.metadata.owner_references.iter().flatten().any(|owner| owner.kind == "Job")
 }
 
 fn read(container: &ContainerRef) -> Script {
@@ -267,8 +291,7 @@ impl ContainerRuntime for SimulatedRuntime {
 
     fn stop_container(&self, container: ContainerRef, grace: Duration) -> BoxFuture<'_, ()> {
         let key = (container.pod_uid().to_owned(), container.name.clone());
-        // What is asked nicely and has the time ends well; what is killed first does not.
-        let (after, code) = if grace < self.times.stop { (grace, 137) } else { (self.times.stop, 0) };
+        let (after, code) = self.stop(&container, grace);
         self.shared.end_after(&key, after, code);
         futures::future::ready(()).boxed()
     }
@@ -364,5 +387,39 @@ impl Tail {
 
     fn line(&self, at: Duration, line: &str) -> String {
         if self.options.timestamps { format!("{:.9} {line}\n", self.started + at) } else { format!("{line}\n") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_a_server_that_is_given_the_time_ends_well_when_it_is_stopped() {
+        let runtime = SimulatedRuntime::default();
+        let (long, stop) = (Duration::from_secs(30), runtime.times.stop);
+        for (name, owner, command, grace, want) in [
+            ("a server", "ReplicaSet", json!(null), long, (stop, 0)),
+            ("a server without grace", "ReplicaSet", json!(null), Duration::ZERO, (Duration::ZERO, 137)),
+            ("a server that waits for ever", "ReplicaSet", json!(["sleep", "infinity"]), long, (stop, 0)),
+            ("a task", "Pod", json!(["sleep", "1000"]), long, (stop, 143)),
+            ("a Job's task", "Job", json!(["sleep", "1000"]), long, (stop, 143)),
+            ("a Job's task that waits for ever", "Job", json!(["sleep", "infinity"]), long, (stop, 143)),
+            ("a Job's task that does not say", "Job", json!(null), long, (stop, 143)),
+        ] {
+            let pod = json!({
+                "metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": owner, "name": "o", "uid": "u"}]},
+                "spec": {
+                    "containers": [{"name": "main", "command": command}],
+                    "initContainers": [{"name": "sidecar", "restartPolicy": "Always"}],
+                },
+            });
+            let pod: Arc<Pod> = Arc::new(serde_json::from_value(pod).expect("a pod"));
+            let container = |name: &str| ContainerRef { pod: pod.clone(), name: Arc::from(name), attempt: 0 };
+            assert_eq!(runtime.stop(&container("main"), grace), want, "{name}");
+            assert_eq!(runtime.stop(&container("sidecar"), long), (stop, 0), "the sidecar of {name}");
+        }
     }
 }
