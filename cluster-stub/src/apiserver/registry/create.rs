@@ -93,7 +93,8 @@ impl Registry {
                 std::mem::take(&mut request.warnings).into_iter().for_each(|warning| ctx.warn(warning));
                 self.tell_admitted(ctx, entry, &request.object);
             }
-            let mut object = request.object.clone();
+            // Only a generated name is tried again.
+            let mut object = if generated { request.object.clone() } else { std::mem::take(&mut request.object) };
             let rollback = self.allocate(ctx, entry, &mut object, None).await?;
             let key = entry.key(namespace, meta::text(&object, "name"));
             if ctx.options.dry_run {
