@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 /// `1 pod`, `0 pods`, `2 pods`: an `s` is added, which suits every noun that is used.
-pub(crate) fn counted<N: Display + PartialEq + From<u8>>(n: N, noun: &str) -> String {
+pub(crate) fn counted<N: Copy + Display + PartialEq + From<u8>>(n: N, noun: &str) -> String {
     let plural = if n == N::from(1) { "" } else { "s" };
     format!("{n} {noun}{plural}")
 }
