@@ -25,7 +25,7 @@ async fn event(client: &Client, reason: &str) -> Result<String> {
     .await
 }
 
-fn with_volume(volume: Value) -> Value {
+fn with_volume(volume: &Value) -> Value {
     json!({"containers": [{"name": "main", "image": "busybox"}], "volumes": [volume]})
 }
 
@@ -38,9 +38,9 @@ async fn pods_wait_for_their_config_maps_and_secrets() -> Result<()> {
     let from = json!([{"configMapRef": {"name": "settings"}}]);
     let env = json!({"containers": [{"name": "main", "image": "busybox", "envFrom": from}]});
     pods.create(&create, &pod("env", env)?).await?;
-    pods.create(&create, &pod("volume", with_volume(json!({"name": "v", "secret": {"secretName": "s"}})))?).await?;
+    pods.create(&create, &pod("volume", with_volume(&json!({"name": "v", "secret": {"secretName": "s"}})))?).await?;
     let optional = json!({"name": "v", "secret": {"secretName": "s", "optional": true}});
-    pods.create(&create, &pod("optional", with_volume(optional))?).await?;
+    pods.create(&create, &pod("optional", with_volume(&optional))?).await?;
     running(&pods, "optional").await?;
     let says = eventually("the container waits", || async {
         Ok(waiting(&pods.get("env").await?).filter(|(reason, _)| reason == "CreateContainerConfigError"))
@@ -82,7 +82,7 @@ async fn what_a_container_could_have_made_is_not_waited_for() -> Result<()> {
     let maker = json!({"serviceAccountName": "maker", "containers": [{"name": "main", "image": "busybox"}]});
     pods.create(&create, &pod("maker", maker)?).await?;
     running(&pods, "maker").await?;
-    pods.create(&create, &pod("user", with_volume(json!({"name": "v", "secret": {"secretName": "s"}})))?).await?;
+    pods.create(&create, &pod("user", with_volume(&json!({"name": "v", "secret": {"secretName": "s"}})))?).await?;
     running(&pods, "user").await?;
     Ok(())
 }
