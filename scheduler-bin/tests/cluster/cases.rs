@@ -13,7 +13,7 @@ const N_AT_ONCE: usize = 4;
 
 #[test]
 fn every_reported_problem_ends_as_it_should() -> Result<()> {
-    for name in ["bash", "jq", "kubectl"] {
+    for name in ["bash", "kubectl"] {
         if program(name)?.is_none() {
             return Ok(());
         }
@@ -23,6 +23,9 @@ fn every_reported_problem_ends_as_it_should() -> Result<()> {
     cases.retain(|case| case.join("check.sh").is_file());
     cases.sort();
     ensure!(cases.len() >= 38, "only {} cases in {}", cases.len(), folder.display());
+    if program("jq")?.is_none() {
+        cases.retain(|case| std::fs::read_to_string(case.join("check.sh")).is_ok_and(|check| !check.contains("jq ")));
+    }
     let next = AtomicUsize::new(0);
     let worker = || {
         let mut failures = Vec::new();
