@@ -86,6 +86,15 @@ impl Up {
     pub(crate) fn end_with(&mut self, signal: &str) -> Result<ExitStatus> {
         end_with(signal, &mut self.child)
     }
+
+    /// SIGHUP; fails if the process does not survive it.
+    pub(crate) fn hang_up(&mut self) -> Result<()> {
+        let status = Command::new("kill").arg("-HUP").arg(self.child.id().to_string()).status()?;
+        anyhow::ensure!(status.success(), "kill failed");
+        std::thread::sleep(Duration::from_millis(500));
+        anyhow::ensure!(self.child.try_wait()?.is_none(), "the process ended on SIGHUP");
+        Ok(())
+    }
 }
 
 impl Drop for Up {
