@@ -276,18 +276,32 @@ impl Measure {
         let n = of.len();
         let (mut free, mut stuck) = (vec![0_i64; n], vec![0_i64; n]);
         let (mut sum, mut squares, mut n_with) = (vec![0.0; n], vec![0.0; n], vec![0_u64; n]);
-        for node in snapshot.iter() {
-            let slot = node.slot();
-            let left =
-                |at: usize| of[at].map_or(0, |(allocatable, requested)| (allocatable[slot] - requested[slot]).max(0));
-            let fits = median.is_none_or(|median| (0..n).all(|at| median[at] <= left(at)));
-            for at in 0..n {
-                free[at] = free[at].saturating_add(left(at));
-                if !fits {
-                    stuck[at] = stuck[at].saturating_add(left(at));
+        // Column by column: this runs for every sample over every node.
+        let slots: Vec<usize> = snapshot.iter().map(|node| node.slot()).collect();
+        let mut fits = vec![true; slots.len()];
+        for (at, column) in of.iter().enumerate() {
+            let Some(least) = median.map(|median| median[at]).filter(|least| *least > 0) else { continue };
+            match column {
+                None => fits.fill(false),
+                Some((allocatable, requested)) => {
+                    for (fits, &slot) in fits.iter_mut().zip(&slots) {
+                        *fits &= least <= allocatable[slot] - requested[slot];
+                    }
                 }
-                if let Some((allocatable, requested)) = of[at].filter(|(allocatable, _)| allocatable[slot] > 0) {
-                    let used = share(requested[slot], allocatable[slot]);
+            }
+        }
+        for (at, column) in of.iter().enumerate() {
+            let Some((allocatable, requested)) = column else { continue };
+            for (&fits, &slot) in fits.iter().zip(&slots) {
+                let (whole, used) = (allocatable[slot], requested[slot]);
+                if whole > used {
+                    free[at] = free[at].saturating_add(whole - used);
+                    if !fits {
+                        stuck[at] = stuck[at].saturating_add(whole - used);
+                    }
+                }
+                if whole > 0 {
+                    let used = share(used, whole);
                     sum[at] += used;
                     squares[at] += used * used;
                     n_with[at] += 1;

@@ -12,14 +12,15 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
+use std::sync::Arc;
 
-use scheduler_core::model::Timestamp;
+use scheduler_core::model::{Pod, Timestamp};
 use serde_json::{Value, json};
 
 use super::lines::Lines;
 use crate::field_validation;
 use crate::simulate::admission::Admission;
-use crate::simulate::script::{Happening, InputError, Name, Script, Timed};
+use crate::simulate::script::{Happening, InputError, Leaves, Name, Script, Timed};
 use crate::simulate::span;
 
 /// `apiVersion` of the format.
@@ -76,6 +77,8 @@ struct More {
     at: Timestamp,
     line: u64,
     object: Value,
+    /// The first of them, from which the others are copied.
+    first: Option<(Arc<Pod>, Leaves)>,
     next: u64,
     count: u64,
 }
@@ -178,7 +181,7 @@ impl Events {
                         object["metadata"]["annotations"]["plimsoll.io/duration"] =
                             json!(duration.as_secs_f64().to_string());
                     }
-                    self.more.push_back(More { at, line, object, next: 0, count });
+                    self.more.push_back(More { at, line, object, first: None, next: 0, count });
                     return Ok(None);
                 }
                 super::applied(object, &mut self.admission, duration)?
@@ -207,16 +210,36 @@ impl Events {
 
     fn next_of_count(&mut self) -> Option<Result<Timed, InputError>> {
         let more = self.more.front_mut()?;
-        let mut object = more.object.clone();
-        let name = object["metadata"]["name"].as_str().or(object["metadata"]["generateName"].as_str()).unwrap_or("pod");
+        let metadata = &more.object["metadata"];
+        let name = metadata["name"].as_str().or(metadata["generateName"].as_str()).unwrap_or("pod");
         let name = format!("{}-{}", name.trim_end_matches('-'), more.next);
-        object["metadata"]["name"] = json!(name);
+        let has_uid = !metadata["uid"].as_str().unwrap_or_default().is_empty();
         more.next += 1;
         let (at, line, done) = (more.at, more.line, more.next == more.count);
+        let what = match &more.first {
+            // They differ in their names only.
+            Some((first, leaves)) => {
+                let mut pod = Pod::clone(first);
+                if !has_uid {
+                    pod.uid = format!("{}/{name}", pod.namespace).into();
+                }
+                pod.name = name.into();
+                Ok(Some(Happening::Pod(Arc::new(pod), *leaves)))
+            }
+            None => {
+                let mut object = more.object.clone();
+                object["metadata"]["name"] = json!(name);
+                let what = super::applied(object, &mut self.admission, None);
+                if let Ok(Some(Happening::Pod(pod, leaves))) = &what {
+                    more.first = Some((Arc::clone(pod), *leaves));
+                }
+                what
+            }
+        };
         if done {
             self.more.pop_front();
         }
-        match super::applied(object, &mut self.admission, None) {
+        match what {
             Ok(Some(what)) => Some(Ok(Timed { at, what, line })),
             Ok(None) => None,
             Err(problem) => {
@@ -280,7 +303,6 @@ fn name_of(value: &Value) -> Result<Name, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simulate::script::Leaves;
     use std::time::Duration;
 
     fn read(body: &str) -> Result<Vec<Timed>, String> {
