@@ -14,6 +14,9 @@ pub(super) struct Item {
     pub(super) sequence: u64,
 }
 
+/// Gaps that a line may have besides as many as items; then they are closed.
+const SPARE_GAPS: usize = 64;
+
 /// Where an item is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Position {
@@ -123,6 +126,17 @@ impl Heap {
         while self.line.back().is_some_and(Option::is_none) {
             self.line.pop_back();
         }
+        if self.line.len() > 2 * self.n_in_line + SPARE_GAPS {
+            self.close_gaps();
+        }
+    }
+
+    /// The first may stay for ever while those behind it come and go, as with a scheduler that does not lead.
+    fn close_gaps(&mut self) {
+        self.line.retain(Option::is_some);
+        for (at, item) in self.line.iter().flatten().enumerate() {
+            self.positions[item.slot.0 as usize] = Position::Line(self.n_passed + at as u64);
+        }
     }
 
     #[inline]
@@ -221,5 +235,38 @@ mod tests {
             let got: Vec<_> = std::iter::from_fn(|| heap.pop(|a, b| order(&keys, a, b))).map(|slot| slot.0).collect();
             prop_assert_eq!(got, want.into_iter().map(|(_, slot)| slot).collect::<Vec<_>>());
         }
+    }
+
+    #[test]
+    fn a_line_whose_first_stays_does_not_grow_with_those_that_went() {
+        let mut heap = Heap::default();
+        let by_sequence = |a: &Item, b: &Item| a.sequence < b.sequence;
+        let item = |slot: u32, sequence: u64| Item { slot: Slot(slot), rank: None, sequence };
+        heap.push(item(0, 0), by_sequence);
+        heap.push(item(1, 1), by_sequence);
+        for round in 2..10_000_u32 {
+            heap.push(item(1 + (round + 1) % 2, u64::from(round)), by_sequence);
+            assert!(heap.remove(Slot(1 + round % 2), by_sequence), "the one before goes");
+        }
+        assert!(heap.line.len() <= 2 * heap.len() + super::SPARE_GAPS, "{} places", heap.line.len());
+        let order: Vec<_> = std::iter::from_fn(|| heap.pop(by_sequence)).map(|slot| slot.0).collect();
+        assert_eq!(order, [0, 1]);
+    }
+
+    #[test]
+    fn gaps_are_closed_in_order() {
+        let mut heap = Heap::default();
+        let by_sequence = |a: &Item, b: &Item| a.sequence < b.sequence;
+        for slot in 0..1_000 {
+            heap.push(Item { slot: Slot(slot), rank: None, sequence: u64::from(slot) }, by_sequence);
+        }
+        for slot in (0..1_000).filter(|slot| slot % 9 != 0 && *slot != 999) {
+            assert!(heap.remove(Slot(slot), by_sequence));
+        }
+        assert!(heap.line.len() <= 2 * heap.len() + super::SPARE_GAPS, "{} places", heap.line.len());
+        assert!(heap.remove(Slot(9), by_sequence) && !heap.remove(Slot(9), by_sequence));
+        let order: Vec<_> = std::iter::from_fn(|| heap.pop(by_sequence)).map(|slot| slot.0).collect();
+        let want: Vec<_> = (0..1_000).filter(|slot| slot % 9 == 0 && *slot != 9).collect();
+        assert_eq!(order, want);
     }
 }

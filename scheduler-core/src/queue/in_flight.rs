@@ -19,6 +19,9 @@ pub(super) struct Flight {
     pub(super) gone: bool,
 }
 
+/// Starts of entities that are done, kept besides as many as are in flight: the first may wait for minutes for its permit.
+const SPARE_STARTS: usize = 64;
+
 /// Events are kept as long as an entity is in flight that was popped before them.
 #[derive(Debug, Default)]
 pub(super) struct InFlight {
@@ -103,6 +106,9 @@ impl InFlight {
         while self.starts.front().is_some_and(|(_, is_in_flight)| !is_in_flight) {
             self.starts.pop_front();
         }
+        if self.starts.len() > 2 * self.len() + SPARE_STARTS {
+            self.starts.retain(|(_, is_in_flight)| *is_in_flight);
+        }
         match self.starts.front() {
             None => self.events.clear(),
             Some((oldest, _)) => {
@@ -116,5 +122,24 @@ impl InFlight {
     fn tick(&mut self) -> u64 {
         self.next += 1;
         self.next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_waits_long_does_not_keep_the_starts_of_those_that_are_done() {
+        let mut in_flight = InFlight::default();
+        in_flight.start("waits".into());
+        for pod in 0..10_000 {
+            let uid: Arc<str> = pod.to_string().into();
+            in_flight.start(Arc::clone(&uid));
+            assert!(in_flight.done(&uid).is_some());
+        }
+        assert_eq!(in_flight.len(), 1);
+        assert!(in_flight.starts.len() <= 2 + SPARE_STARTS, "{} starts", in_flight.starts.len());
+        assert!(in_flight.done("waits").is_some() && in_flight.is_empty());
     }
 }
