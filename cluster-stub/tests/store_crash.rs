@@ -78,14 +78,19 @@ fn log_cut_at_every_byte_keeps_every_acknowledged_write_and_no_half_of_another()
     });
 }
 
+/// The log of a store in `dir` that took one change and was closed.
+async fn log_of_one_write(dir: &Path) -> PathBuf {
+    let store = DurableStore::open(dir).unwrap();
+    store.txn(both(1)).await.unwrap();
+    drop(store);
+    log_file(dir)
+}
+
 #[test]
 fn emptied_or_removed_log_is_refused_and_starts_no_new_store() {
     run(async {
         let dir = tempfile::tempdir().unwrap();
-        let store = DurableStore::open(dir.path()).unwrap();
-        store.txn(both(1)).await.unwrap();
-        drop(store);
-        let log = log_file(dir.path());
+        let log = log_of_one_write(dir.path()).await;
         let whole = fs::read(&log).unwrap();
         let refused = || DurableStore::open(dir.path()).unwrap_err().to_string();
         for cut in 0..MAGIC_LEN {
@@ -146,10 +151,7 @@ fn damage_before_acknowledged_writes_is_an_error_and_not_a_loss() {
 fn missing_log_file_is_an_error() {
     run(async {
         let dir = tempfile::tempdir().unwrap();
-        let store = DurableStore::open(dir.path()).unwrap();
-        store.txn(both(1)).await.unwrap();
-        drop(store);
-        let log = log_file(dir.path());
+        let log = log_of_one_write(dir.path()).await;
         fs::rename(&log, log.with_file_name(format!("log-{:016x}", 7))).unwrap();
         let text = DurableStore::open(dir.path()).unwrap_err().to_string();
         assert!(

@@ -51,30 +51,18 @@ impl ContainerRef {
 
 /// An ephemeral container as the container that it is, but for the one that it looks into.
 pub(crate) fn as_container(ephemeral: &EphemeralContainer) -> Container {
-    let EphemeralContainer {
-        name,
-        image,
-        image_pull_policy,
-        command,
-        args,
-        env,
-        env_from,
-        resources,
-        volume_mounts,
-        working_dir,
-        ..
-    } = ephemeral.clone();
+    let of = ephemeral.clone();
     Container {
-        name,
-        image,
-        image_pull_policy,
-        command,
-        args,
-        env,
-        env_from,
-        resources,
-        volume_mounts,
-        working_dir,
+        name: of.name,
+        image: of.image,
+        image_pull_policy: of.image_pull_policy,
+        command: of.command,
+        args: of.args,
+        env: of.env,
+        env_from: of.env_from,
+        resources: of.resources,
+        volume_mounts: of.volume_mounts,
+        working_dir: of.working_dir,
         ..Container::default()
     }
 }

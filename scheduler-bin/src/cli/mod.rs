@@ -203,10 +203,16 @@ fn termination() -> io::Result<impl Future<Output = ()> + Send> {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut hangup = if ignores_hangup() { None } else { Some(signal(SignalKind::hangup())?) };
         let mut terminate = signal(SignalKind::terminate())?;
+        let hung_up = async move {
+            match &mut hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         Ok(async move {
             tokio::select! {
                 _ = interrupt.recv() => {}
-                _ = async { hangup.as_mut().expect("the branch asks for it").recv().await }, if hangup.is_some() => {}
+                _ = hung_up => {}
                 _ = terminate.recv() => {}
             }
         })

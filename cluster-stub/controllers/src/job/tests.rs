@@ -1,15 +1,14 @@
 //! Jobs from their first pod to their last condition, on a cluster made of values.
 
-use std::sync::Arc;
-
-use jiff::Timestamp;
-use k8s_openapi::api::batch::v1::{Job, JobSpec};
-use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use k8s_openapi::api::core::v1::PodStatus;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use crate::runtime::pod::tests::at;
 
-use super::backoff::Backoff;
-use super::plan::{Plan, TRACKING, is_finished, plan};
+use super::plan::{Plan, is_finished, plan};
+use super::*;
 
 struct World {
     job: Job,
@@ -161,4 +160,68 @@ fn an_index_that_fails_too_often_fails_alone() {
     world.end("Succeeded");
     world.settle(at(2));
     assert_eq!(world.conditions(), ["FailureTarget=True FailedIndexes", "Failed=True FailedIndexes"]);
+}
+
+/// A controller whose API server answers every write with what it was sent, at version 11; and the writes it got.
+fn controller() -> (JobController, Arc<Mutex<Vec<String>>>) {
+    let writes = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&writes);
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let log = Arc::clone(&log);
+        async move {
+            log.lock().expect("no panic").push(format!("{} {}", request.method(), request.uri().path()));
+            let body = request.into_body().collect_bytes().await?;
+            let mut object: Value = serde_json::from_slice(&body)?;
+            object["metadata"]["resourceVersion"] = json!("11");
+            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(http::Response::new(Body::from(
+                object.to_string().into_bytes(),
+            )))
+        }
+    });
+    let api = ApiClient::new(kube::Client::new(service, "default"), NAME);
+    let (recorder, _) = EventRecorder::new(api.clone(), NAME, CancellationToken::new());
+    let controller = JobController {
+        pods: PodControl { api: api.clone(), recorder: recorder.clone() },
+        api,
+        recorder,
+        informers: Informers::new(),
+        queue: WorkQueue::default(),
+        expectations: Expectations::default(),
+        consistency: Consistency::default(),
+        backoffs: Mutex::default(),
+    };
+    (controller, writes)
+}
+
+#[tokio::test]
+async fn a_job_whose_status_comes_back_late_makes_no_second_pod() {
+    let (controller, writes) = controller();
+    let job: Job = serde_json::from_value(json!({
+        "metadata": {"namespace": "default", "name": "j", "uid": "job", "resourceVersion": "10"},
+        "spec": {"completions": 1, "parallelism": 1, "selector": {"matchLabels": {"job": "j"}}, "template": {}},
+    }))
+    .expect("a job");
+    let pod = |finalizers: Value| -> Arc<Pod> {
+        let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "job", "controller": true});
+        let pod = serde_json::from_value(json!({
+            "metadata": {
+                "namespace": "default", "name": "j-1", "uid": "p", "labels": {"job": "j"},
+                "ownerReferences": [owner], "finalizers": finalizers,
+            },
+            "status": {"phase": "Succeeded"},
+        }));
+        Arc::new(pod.expect("a pod"))
+    };
+    let key = ObjectKey::new("default", "j");
+    let informers = &controller.informers;
+    informers.jobs.put(&Arc::new(job.clone()));
+    informers.pods.put(&pod(json!([TRACKING])));
+    controller.reconcile(&key).await.expect("the pod is counted");
+    let counted = ["PUT /apis/batch/v1/namespaces/default/jobs/j/status", "PATCH /api/v1/namespaces/default/pods/j-1"];
+    assert_eq!(std::mem::take(&mut *writes.lock().expect("no panic")), counted);
+
+    // The pod's release is seen before the status in which it is counted.
+    informers.pods.put(&pod(json!([])));
+    controller.reconcile(&key).await.expect("it waits");
+    assert_eq!(*writes.lock().expect("no panic"), [""; 0]);
 }
