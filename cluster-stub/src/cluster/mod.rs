@@ -135,11 +135,7 @@ impl Cluster {
         if objects.get(&account, "default", "default").is_none() {
             return false;
         }
-        if self.kubelets.is_none() {
-            return true;
-        }
-        let nodes = GroupResource::of("", "nodes");
-        self.node_names.iter().all(|name| objects.get(&nodes, "", name).is_some_and(|node| takes_pods(&node)))
+        self.kubelets.is_none() || self.n_ready_nodes() == self.node_names.len()
     }
 
     /// Names of the nodes of the start.
