@@ -10,6 +10,12 @@ pub(crate) fn clear_bit(words: &mut [u64], at: usize) {
     words[at / 64] &= !(1 << (at % 64));
 }
 
+/// Sets or clears bit `at`.
+pub(crate) fn put_bit(words: &mut [u64], at: usize, is_set: bool) {
+    let word = &mut words[at / 64];
+    *word = *word & !(1 << (at % 64)) | u64::from(is_set) << (at % 64);
+}
+
 /// Whether bit `at` is set.
 #[cfg(test)]
 pub(crate) fn test_bit(words: &[u64], at: usize) -> bool {

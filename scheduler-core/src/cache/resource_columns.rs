@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::bits::{clear_bit, set_bit};
+use super::bits::{clear_bit, put_bit, set_bit};
+use super::exact;
 use crate::model::{Pod, Resources};
 
 /// A resource that some node offers or some pod asked for; an index of its columns.
@@ -32,6 +33,23 @@ impl ResourceId {
 struct Pair {
     allocatable: Vec<i64>,
     requested: Vec<i64>,
+    irregular: Vec<u64>,
+}
+
+/// One resource of all slots.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Amounts<'a> {
+    pub(crate) allocatable: &'a [i64],
+    /// What bound and assumed pods ask for, in one of the two ways to count.
+    pub(crate) used: &'a [i64],
+    /// One bit a slot, set where a vector cannot compute with the two: the node has none of the resource, or one amount is
+    /// negative or not below [`exact::LIMIT`].
+    pub(crate) irregular: &'a [u64],
+}
+
+/// Whether a vector cannot compute with them, see [`Amounts::irregular`].
+pub(crate) fn is_irregular(allocatable: i64, used: i64) -> bool {
+    !((1..exact::LIMIT).contains(&allocatable) && (0..exact::LIMIT).contains(&used))
 }
 
 /// Allocatable and requested amounts of all resources, one entry per node slot; zero in empty slots.
@@ -51,8 +69,19 @@ pub struct ResourceColumns {
 #[derive(Debug, Default, Clone)]
 struct NonZero {
     of_slots: Vec<i64>,
+    irregular: Vec<u64>,
     /// Slots at which the two differ: seldom any, and then one column serves for both.
     n_different: usize,
+}
+
+impl Pair {
+    fn amounts(&self) -> Amounts<'_> {
+        Amounts { allocatable: &self.allocatable, used: &self.requested, irregular: &self.irregular }
+    }
+
+    fn note_regularity(&mut self, slot: usize) {
+        put_bit(&mut self.irregular, slot, is_irregular(self.allocatable[slot], self.requested[slot]));
+    }
 }
 
 impl NonZero {
@@ -64,6 +93,17 @@ impl NonZero {
 
     fn or<'a>(&'a self, requested: &'a [i64]) -> &'a [i64] {
         if self.n_different == 0 { requested } else { &self.of_slots }
+    }
+
+    fn amounts<'a>(&'a self, pair: &'a Pair) -> Amounts<'a> {
+        if self.n_different == 0 {
+            return pair.amounts();
+        }
+        Amounts { allocatable: &pair.allocatable, used: &self.of_slots, irregular: &self.irregular }
+    }
+
+    fn note_regularity(&mut self, slot: usize, allocatable: i64) {
+        put_bit(&mut self.irregular, slot, is_irregular(allocatable, self.of_slots[slot]));
     }
 }
 
@@ -126,6 +166,20 @@ impl ResourceColumns {
         self.non_zero_memory.or(self.requested(ResourceId::MEMORY))
     }
 
+    pub(crate) fn amounts(&self, id: ResourceId) -> Amounts<'_> {
+        self.pairs[id.at()].amounts()
+    }
+
+    /// CPU, used as [`Self::non_zero_milli_cpu`] counts it.
+    pub(crate) fn non_zero_milli_cpu_amounts(&self) -> Amounts<'_> {
+        self.non_zero_milli_cpu.amounts(&self.pairs[ResourceId::MILLI_CPU.at()])
+    }
+
+    /// Memory, used as [`Self::non_zero_memory`] counts it.
+    pub(crate) fn non_zero_memory_amounts(&self) -> Amounts<'_> {
+        self.non_zero_memory.amounts(&self.pairs[ResourceId::MEMORY.at()])
+    }
+
     /// Where one more pod is allowed, one bit a slot.
     #[must_use]
     pub fn has_pod_room(&self) -> &[u64] {
@@ -140,13 +194,17 @@ impl ResourceColumns {
 
     pub(crate) fn grow(&mut self, n_slots: usize) {
         self.n_slots = n_slots;
+        let n_words = n_slots.div_ceil(64);
         for pair in &mut self.pairs {
             pair.allocatable.resize(n_slots, 0);
             pair.requested.resize(n_slots, 0);
+            pair.irregular.resize(n_words, u64::MAX);
         }
-        self.non_zero_milli_cpu.of_slots.resize(n_slots, 0);
-        self.non_zero_memory.of_slots.resize(n_slots, 0);
-        self.has_pod_room.resize(n_slots.div_ceil(64), 0);
+        for non_zero in [&mut self.non_zero_milli_cpu, &mut self.non_zero_memory] {
+            non_zero.of_slots.resize(n_slots, 0);
+            non_zero.irregular.resize(n_words, u64::MAX);
+        }
+        self.has_pod_room.resize(n_words, 0);
     }
 
     fn intern(&mut self, name: &Arc<str>) -> ResourceId {
@@ -154,7 +212,8 @@ impl ResourceColumns {
             return *id;
         }
         let id = ResourceId(u32::try_from(self.pairs.len()).expect("fewer than 2^32 resource names exist"));
-        self.pairs.push(Pair { allocatable: vec![0; self.n_slots], requested: vec![0; self.n_slots] });
+        let (allocatable, requested) = (vec![0; self.n_slots], vec![0; self.n_slots]);
+        self.pairs.push(Pair { allocatable, requested, irregular: vec![u64::MAX; self.n_slots.div_ceil(64)] });
         self.names.push(Arc::clone(name));
         self.ids.insert(Arc::clone(name), id);
         id
@@ -171,6 +230,7 @@ impl ResourceColumns {
             let id = self.intern(name);
             self.pairs[id.at()].allocatable[slot] = *amount;
         }
+        self.note_regularity(slot);
         self.note_pod_room(slot);
     }
 
@@ -182,7 +242,23 @@ impl ResourceColumns {
         }
         self.non_zero_milli_cpu.set(slot, 0, (milli_cpu, 0));
         self.non_zero_memory.set(slot, 0, (memory, 0));
+        self.note_regularity(slot);
         self.note_pod_room(slot);
+    }
+
+    /// Of all resources of a slot.
+    fn note_regularity(&mut self, slot: usize) {
+        for pair in &mut self.pairs {
+            pair.note_regularity(slot);
+        }
+        self.note_non_zero_regularity(slot);
+    }
+
+    fn note_non_zero_regularity(&mut self, slot: usize) {
+        let allocatable = |id: ResourceId| self.pairs[id.at()].allocatable[slot];
+        let (milli_cpu, memory) = (allocatable(ResourceId::MILLI_CPU), allocatable(ResourceId::MEMORY));
+        self.non_zero_milli_cpu.note_regularity(slot, milli_cpu);
+        self.non_zero_memory.note_regularity(slot, memory);
     }
 
     fn note_pod_room(&mut self, slot: usize) {
@@ -208,20 +284,23 @@ impl ResourceColumns {
         let requested =
             |columns: &Self| [ResourceId::MILLI_CPU, ResourceId::MEMORY].map(|id| columns.requested(id)[slot]);
         let before = requested(self);
+        let add = |pair: &mut Pair, amount| {
+            pair.requested[slot] = apply(pair.requested[slot], amount);
+            pair.note_regularity(slot);
+        };
         for (id, amount) in fixed(used, 1) {
-            let requested = &mut self.pairs[id.at()].requested[slot];
-            *requested = apply(*requested, amount);
+            add(&mut self.pairs[id.at()], amount);
         }
         for (name, amount) in &used.scalars {
             let id = self.intern(name);
-            let requested = &mut self.pairs[id.at()].requested[slot];
-            *requested = apply(*requested, *amount);
+            add(&mut self.pairs[id.at()], *amount);
         }
         let now = requested(self);
         let milli_cpu = apply(self.non_zero_milli_cpu.of_slots[slot], pod.resources.used_non_zero_milli_cpu);
         self.non_zero_milli_cpu.set(slot, milli_cpu, (before[0], now[0]));
         let memory = apply(self.non_zero_memory.of_slots[slot], pod.resources.used_non_zero_memory);
         self.non_zero_memory.set(slot, memory, (before[1], now[1]));
+        self.note_non_zero_regularity(slot);
         self.note_pod_room(slot);
     }
 }

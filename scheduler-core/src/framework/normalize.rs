@@ -1,7 +1,7 @@
 //! The usual way of bringing raw scores into 0..=100.
 
 use super::MAX_NODE_SCORE;
-use crate::cache::exact::{float, floor, integer};
+use crate::cache::exact::{float, integer};
 use crate::cache::{Lanes, vectorized};
 
 /// Scales scores so that the highest becomes 100; `reverse` turns them round afterwards, so that the lowest raw score
@@ -54,7 +54,7 @@ impl Lanes for Scale<'_> {
         }
         let highest = float(self.highest);
         for score in self.scores {
-            let scaled = floor(float(*score) * 100.0 / highest);
+            let scaled = (float(*score) * 100.0 / highest).floor();
             *score = integer(if self.reverse { 100.0 - scaled } else { scaled });
         }
         true

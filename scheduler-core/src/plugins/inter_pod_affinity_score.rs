@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::inter_pod_affinity::{InterPodAffinity, count_key, counted};
-use crate::cache::exact::{float, floor, integer};
+use crate::cache::exact::{float, integer};
 use crate::cache::{LabelColumn, Lanes, NodeIdx, NodeView, SlotRun, Snapshot, TermEntry, vectorized};
 use crate::framework::{Cycle, CycleState, MAX_NODE_SCORE, PluginError, PreScoreStatus, Result, ScorePlugin};
 
@@ -199,7 +199,7 @@ impl Lanes for SpreadOut<'_> {
     fn run(self) {
         let range = float(self.range);
         for score in self.scores {
-            *score = integer(floor(100.0 * (float(score.wrapping_sub(self.lowest)) / range)));
+            *score = integer((100.0 * (float(score.wrapping_sub(self.lowest)) / range)).floor());
         }
     }
 }

@@ -4,7 +4,7 @@
 use smallvec::SmallVec;
 
 use super::pod_topology_spread::{Constraint, Constraints, PodTopologySpread, included_nodes, label_column};
-use crate::cache::exact::{float, floor, integer};
+use crate::cache::exact::{float, integer};
 use crate::cache::{CountIdx, LabelColumn, Lanes, NodeIdx, NodeView, SlotRun, Snapshot, vectorized};
 use crate::framework::{Cycle, CycleState, MAX_NODE_SCORE, PluginError, PreScoreStatus, Result, ScorePlugin};
 
@@ -165,7 +165,7 @@ impl SoftSpread {
 #[inline(always)]
 fn rounded(sum: f64) -> i64 {
     let size = sum.abs();
-    let whole = floor(size);
+    let whole = size.floor();
     let rounded = integer(if size - whole >= 0.5 { whole + 1.0 } else { whole });
     if sum < 0.0 { -rounded } else { rounded }
 }
@@ -418,7 +418,7 @@ impl Lanes for Normalize<'_> {
         }
         let (both, whole) = (highest.wrapping_add(lowest), float(highest));
         for score in scores {
-            let scaled = integer(floor(float(both.wrapping_sub(*score)) * 100.0 / whole));
+            let scaled = integer((float(both.wrapping_sub(*score)) * 100.0 / whole).floor());
             let scaled = if highest == 0 { MAX_NODE_SCORE } else { scaled };
             *score = if *score < 0 { 0 } else { scaled };
         }

@@ -1,13 +1,12 @@
 //! Scoring by allocation, shared by NodeResourcesFit and NodeResourcesBalancedAllocation: inputs and formulas.
 //! Upstream: plugins/noderesources/{resource_allocation,least_allocated,most_allocated,requested_to_capacity_ratio,balanced_allocation}.go (v1.36.2).
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::resource_runs::{BalanceOfTwo, EXACT, MAX_RUN, PercentOfTwo, Run};
-use crate::cache::{NodeIdx, NodeView, ResourceColumns, ResourceId, SlotRun, vectorized};
+use super::resource_runs::{BalanceOfTwo, MAX_RUN, PercentOfTwo, Run};
+use crate::cache::{Amounts, LANES, NodeIdx, NodeView, ResourceColumns, ResourceId, SlotRun, exact, ones, vectorized};
 use crate::config::args::ResourceSpec;
 use crate::framework::MAX_NODE_SCORE;
 use crate::model::{Pod, is_scalar_resource};
@@ -54,8 +53,8 @@ struct Input {
     weight: i64,
 }
 
-/// An input with its columns: allocatable, used.
-type Resolved<'a> = (&'a Input, &'a [i64], &'a [i64]);
+/// An input with its columns.
+type Resolved<'a> = (&'a Input, Amounts<'a>);
 
 /// The resources that a score of one pod looks at, resolved to columns.
 #[derive(Debug)]
@@ -63,22 +62,21 @@ pub struct Inputs(SmallVec<[Input; 2]>);
 
 impl Inputs {
     fn resolve<'a>(&'a self, columns: &'a ResourceColumns) -> SmallVec<[Resolved<'a>; 2]> {
-        let column = |input: &Input| match input.usage {
-            Usage::Requested => columns.requested(input.id),
-            Usage::NonZeroMilliCpu => columns.non_zero_milli_cpu(),
-            Usage::NonZeroMemory => columns.non_zero_memory(),
+        let amounts = |input: &Input| match input.usage {
+            Usage::Requested => columns.amounts(input.id),
+            Usage::NonZeroMilliCpu => columns.non_zero_milli_cpu_amounts(),
+            Usage::NonZeroMemory => columns.non_zero_memory_amounts(),
         };
-        self.0.iter().map(|input| (input, columns.allocatable(input.id), column(input))).collect()
+        self.0.iter().map(|input| (input, amounts(input))).collect()
     }
 }
 
-impl<'a> Run<'a> {
-    /// `None` if the pod's request or the weight is too large.
-    fn of(&(input, allocatable, usage): &Resolved<'a>, slots: Range<usize>) -> Option<Self> {
-        let weight = i32::try_from(input.weight).ok().filter(|weight| (1..1 << 20).contains(weight))?;
-        let (allocatable, usage) = (&allocatable[slots.clone()], &usage[slots]);
-        let run = Self { allocatable, usage, request: input.request, weight: f64::from(weight) };
-        (0..EXACT).contains(&input.request).then_some(run)
+impl Input {
+    /// `None` if the pod's request or the weight is too large for a vector.
+    fn run<'a>(&self, allocatable: &'a [i64], usage: &'a [i64]) -> Option<Run<'a>> {
+        let weight = i32::try_from(self.weight).ok().filter(|weight| (1..1 << 20).contains(weight))?;
+        let run = Run { allocatable, usage, request: self.request, weight: f64::from(weight) };
+        (0..exact::LIMIT).contains(&self.request).then_some(run)
     }
 }
 
@@ -156,7 +154,9 @@ impl AllocationScorer {
         let resolved = inputs.resolve(columns);
         for (nodes, scores) in nodes.chunks(MAX_RUN).zip(scores.chunks_mut(MAX_RUN)) {
             if !self.score_gathered(&resolved, nodes, scores) {
-                self.score_each(&resolved, nodes, scores);
+                for (score, node) in scores.iter_mut().zip(nodes) {
+                    *score = self.score_slot(&resolved, node.slot());
+                }
             }
         }
     }
@@ -177,56 +177,78 @@ impl AllocationScorer {
         slots: SlotRun<'_>,
         scores: &mut [i64],
     ) -> bool {
-        let [a, b] = &inputs.resolve(columns)[..] else { return false };
-        let run = |resolved| Run::of(resolved, slots.range());
-        let (Some(a), Some(b)) = (run(a), run(b)) else { return false };
-        self.score_runs([a, b], without_pod, scores)
+        self.score_resolved(&inputs.resolve(columns), without_pod, slots, scores)
     }
 
-    /// One node after the other, for any strategy and any amounts.
-    fn score_each(&self, resolved: &[Resolved<'_>], nodes: &[NodeIdx], scores: &mut [i64]) {
-        for (score, node) in scores.iter_mut().zip(nodes) {
-            let slot = node.slot();
-            let used = resolved
-                .iter()
-                .map(|(input, allocatable, usage)| Used {
-                    allocatable: allocatable[slot],
-                    without_pod: usage[slot],
-                    with_pod: usage[slot].wrapping_add(input.request),
-                    weight: input.weight,
-                })
-                .filter(|used| used.allocatable != 0);
-            *score = self.score_used(used);
+    fn score_resolved(
+        &self,
+        resolved: &[Resolved<'_>],
+        without_pod: Option<&[u8]>,
+        slots: SlotRun<'_>,
+        scores: &mut [i64],
+    ) -> bool {
+        let [(a, of_a), (b, of_b)] = resolved else { return false };
+        let runs = [(a, of_a), (b, of_b)]
+            .map(|(input, of)| input.run(&of.allocatable[slots.range()], &of.used[slots.range()]));
+        let [Some(a), Some(b)] = runs else { return false };
+        if !self.score_runs([a, b], without_pod, scores) {
+            return false;
         }
+        let (first, first_word) = (slots.range().start, slots.range().start / LANES);
+        for (at, feasible) in (first_word..).zip(slots.feasible()) {
+            for lane in ones(feasible & (of_a.irregular[at] | of_b.irregular[at])) {
+                let slot = at * LANES + lane;
+                scores[slot - first] = self.score_slot(resolved, slot);
+            }
+        }
+        true
+    }
+
+    /// One node, for any strategy and any amounts.
+    fn score_slot(&self, resolved: &[Resolved<'_>], slot: usize) -> i64 {
+        let used = resolved
+            .iter()
+            .map(|(input, of)| Used {
+                allocatable: of.allocatable[slot],
+                without_pod: of.used[slot],
+                with_pod: of.used[slot].wrapping_add(input.request),
+                weight: input.weight,
+            })
+            .filter(|used| used.allocatable != 0);
+        self.score_used(used)
     }
 
     /// Nodes anywhere: what is known of them is brought together first. False if they must be scored one by one, as a few
     /// are sooner.
     fn score_gathered(&self, resolved: &[Resolved<'_>], nodes: &[NodeIdx], scores: &mut [i64]) -> bool {
-        let [a, b] = resolved else { return false };
-        if nodes.len() < MIN_GATHERED {
+        let [(a, of_a), (b, of_b)] = resolved else { return false };
+        let irregular = |node: &NodeIdx| {
+            let word = node.slot() / LANES;
+            (of_a.irregular[word] | of_b.irregular[word]) >> (node.slot() % LANES) & 1 == 1
+        };
+        if nodes.len() < MIN_GATHERED || nodes.iter().any(irregular) {
             return false;
         }
         let mut columns = [[0_i64; MAX_RUN]; 4];
-        for (to, from) in columns.iter_mut().zip([a.1, a.2, b.1, b.2]) {
+        for (to, from) in columns.iter_mut().zip([of_a.allocatable, of_a.used, of_b.allocatable, of_b.used]) {
             for (to, node) in to.iter_mut().zip(nodes) {
                 *to = from[node.slot()];
             }
         }
-        let [a_whole, a_usage, b_whole, b_usage] = &columns;
-        let (a, b) = ((a.0, &a_whole[..], &a_usage[..]), (b.0, &b_whole[..], &b_usage[..]));
-        let (Some(a), Some(b)) = (Run::of(&a, 0..nodes.len()), Run::of(&b, 0..nodes.len())) else { return false };
+        let [a_whole, a_usage, b_whole, b_usage] = columns.each_ref().map(|column| &column[..nodes.len()]);
+        let (Some(a), Some(b)) = (a.run(a_whole, a_usage), b.run(b_whole, b_usage)) else { return false };
         self.score_runs([a, b], None, scores)
     }
 
-    /// Two resources in vectors, if the strategy and the amounts allow it. False if not.
+    /// Two resources in vectors, if the strategy allows it. False if not. A slot with irregular amounts gets anything.
     fn score_runs(&self, runs: [Run<'_>; 2], without_pod: Option<&[u8]>, out: &mut [i64]) -> bool {
         match self.strategy {
-            Strategy::LeastAllocated => vectorized(PercentOfTwo { runs, least: true, out }),
-            Strategy::MostAllocated => vectorized(PercentOfTwo { runs, least: false, out }),
+            Strategy::LeastAllocated => vectorized(PercentOfTwo::<true> { runs, out }),
+            Strategy::MostAllocated => vectorized(PercentOfTwo::<false> { runs, out }),
             Strategy::Balanced => vectorized(BalanceOfTwo { runs, without_pod, out }),
-            Strategy::RequestedToCapacityRatio(_) => false,
+            Strategy::RequestedToCapacityRatio(_) => return false,
         }
+        true
     }
 
     #[inline]
@@ -373,14 +395,17 @@ mod tests {
     use proptest::strategy::Strategy as _;
 
     use super::*;
+    use crate::cache::{is_irregular, mask_of};
 
-    /// Round amounts, so that fractions are often equal and quotients integers; now and then one that is too large.
+    /// Round amounts, so that fractions are often equal and quotients integers; now and then one that no vector takes.
     fn amount() -> impl proptest::strategy::Strategy<Value = i64> {
         prop_oneof![
             4 => (0_i64..40).prop_map(|cores| cores * 1_000),
             4 => 0_i64..1 << 30,
             2 => (0_i64..64).prop_map(|gibibytes| gibibytes << 30),
             1 => Just(0),
+            1 => Just(exact::LIMIT),
+            1 => -5_i64..0,
         ]
     }
 
@@ -395,34 +420,48 @@ mod tests {
         #[test]
         fn a_run_of_slots_scores_as_each_node_does(
             amounts in prop::collection::vec((amount(), amount(), amount(), amount()), 1..300),
-            skipped in prop::collection::vec(any::<bool>(), 300),
+            skipped in prop::collection::vec(any::<bool>(), 320),
             (cpu_request, memory_request) in (amount(), amount()),
             (cpu_weight, memory_weight) in (1_i64..5, 1_i64..5),
         ) {
-            let column = |pick: fn(&(i64, i64, i64, i64)) -> i64| amounts.iter().map(pick).collect::<Vec<_>>();
-            let (cpu, cpu_used) = (column(|of| of.0), column(|of| of.1));
-            let (memory, memory_used) = (column(|of| of.2), column(|of| of.3));
+            let column = |pick: fn(&(i64, i64, i64, i64)) -> i64| {
+                amounts.iter().map(pick).chain(std::iter::repeat(0)).take(amounts.len().next_multiple_of(LANES)).collect()
+            };
+            let columns: [Vec<i64>; 4] = [column(|of| of.0), column(|of| of.1), column(|of| of.2), column(|of| of.3)];
+            let [cpu, cpu_used, memory, memory_used] = &columns;
+            let irregular = |allocatable: &[i64], used: &[i64]| -> Vec<u64> {
+                let of_word = |first: usize| {
+                    mask_of(|lane| is_irregular(allocatable[first + lane], used[first + lane]))
+                };
+                (0..allocatable.len()).step_by(LANES).map(of_word).collect()
+            };
+            let irregular = [irregular(cpu, cpu_used), irregular(memory, memory_used)];
             let input = |id, request, weight| Input { id, usage: Usage::Requested, request, weight };
             let inputs = [
                 input(ResourceId::MILLI_CPU, cpu_request, cpu_weight),
                 input(ResourceId::MEMORY, memory_request, memory_weight),
             ];
-            let resolved: [Resolved<'_>; 2] = [(&inputs[0], &cpu, &cpu_used), (&inputs[1], &memory, &memory_used)];
-            let nodes: Vec<NodeIdx> =
-                (0..amounts.len()).filter(|slot| !skipped[*slot]).map(NodeIdx::from_slot).collect();
+            let resolved: [Resolved<'_>; 2] = [
+                (&inputs[0], Amounts { allocatable: cpu, used: cpu_used, irregular: &irregular[0] }),
+                (&inputs[1], Amounts { allocatable: memory, used: memory_used, irregular: &irregular[1] }),
+            ];
+            let feasible: Vec<u64> = (0..cpu.len() / LANES)
+                .map(|word| mask_of(|lane| word * LANES + lane < amounts.len() && !skipped[word * LANES + lane]))
+                .collect();
+            let slots = SlotRun::new(0, &feasible);
+            let nodes: Vec<NodeIdx> = slots.iter().map(|(_, node)| node).collect();
             for strategy in [Strategy::LeastAllocated, Strategy::MostAllocated, Strategy::Balanced] {
                 let scorer = AllocationScorer::new(strategy, &[]);
-                let (mut run, mut each) = (vec![0; nodes.len()], vec![0; nodes.len()]);
-                scorer.score_each(&resolved, &nodes, &mut each);
-                if scorer.score_gathered(&resolved, &nodes, &mut run) {
-                    prop_assert_eq!(&run, &each, "{:?}", scorer.strategy);
+                let each: Vec<i64> = nodes.iter().map(|node| scorer.score_slot(&resolved, node.slot())).collect();
+                let mut gathered = vec![0; nodes.len()];
+                if scorer.score_gathered(&resolved, &nodes, &mut gathered) {
+                    prop_assert_eq!(&gathered, &each, "{:?}", scorer.strategy);
                 }
-                let mut of_slots = vec![0; amounts.len()];
-                let runs = [&resolved[0], &resolved[1]].map(|resolved| Run::of(resolved, 0..amounts.len()));
-                let [Some(a), Some(b)] = runs else { continue };
-                let without_pod: Vec<u8> = amounts.iter().map(|of| evenness([of.0, of.2], [of.1, of.3])).collect();
-                for without_pod in [None, Some(&without_pod[..])] {
-                    if scorer.score_runs([a, b], without_pod, &mut of_slots) {
+                let of_slot = |at| evenness([cpu[at], memory[at]], [cpu_used[at], memory_used[at]]);
+                let evenness: Vec<u8> = (0..cpu.len()).map(of_slot).collect();
+                for without_pod in [None, Some(&evenness[..])] {
+                    let mut of_slots = vec![0; cpu.len()];
+                    if scorer.score_resolved(&resolved, without_pod, slots, &mut of_slots) {
                         let of_nodes: Vec<i64> = nodes.iter().map(|node| of_slots[node.slot()]).collect();
                         prop_assert_eq!(&of_nodes, &each, "{:?}", scorer.strategy);
                     }
