@@ -42,7 +42,9 @@ pub use node_matcher::NodeMatcher;
 pub use objects::Objects;
 pub use pods::{Cache, CacheError, Indexes};
 pub use ports::HostPorts;
-pub(crate) use resource_columns::{Amounts, is_irregular};
+pub(crate) use resource_columns::Amounts;
+#[cfg(test)]
+pub(crate) use resource_columns::is_irregular;
 pub use resource_columns::{ResourceColumns, ResourceId};
 pub use slot_run::{SlotRun, add_where};
 pub use snapshot::{NodeIdx, Snapshot};
