@@ -40,7 +40,8 @@ impl BareLoop {
             columns.allocatable_memory.push(allocatable.memory);
         }
         for j in 0..n_bound {
-            let requests = bound_pod(j, n_nodes).resources.requests;
+            let pod = bound_pod(j, n_nodes);
+            let requests = &pod.resources.requests;
             columns.requested_milli_cpu[j % n_nodes] += requests.milli_cpu;
             columns.requested_memory[j % n_nodes] += requests.memory;
         }

@@ -6,8 +6,8 @@ use scheduler_core::config::KubeSchedulerConfiguration;
 use scheduler_core::engine::{Change, Options, Scheduler};
 use scheduler_core::model::{
     Affinity, AffinityTerm, Container, Labels, Node, NodeSelectorTerm, Operator, Pod, PodPhase, PodResources,
-    PreferredSchedulingTerm, Requirement, Resources, Selector, Service, Taint, TaintEffect, Timestamp, Toleration,
-    TolerationOperator, TopologySpreadConstraint, UnsatisfiableAction,
+    PodTemplate, PreferredSchedulingTerm, Requirement, Resources, Selector, Service, Taint, TaintEffect, Timestamp,
+    Toleration, TolerationOperator, TopologySpreadConstraint, UnsatisfiableAction,
 };
 
 /// Label of a node's name.
@@ -219,9 +219,7 @@ pub fn default_bound(n_nodes: usize) -> usize {
 fn pod(name: String, app: String, milli_cpu: usize, mebibytes: usize) -> Pod {
     let milli_cpu = i64::try_from(milli_cpu).unwrap_or(i64::MAX);
     let memory = i64::try_from(mebibytes).unwrap_or(i64::MAX) << 20;
-    Pod {
-        uid: name.as_str().into(),
-        name: name.into(),
+    let template = PodTemplate {
         namespace: "default".into(),
         scheduler_name: "default-scheduler".into(),
         labels: [("app", app)].into_iter().collect(),
@@ -234,8 +232,9 @@ fn pod(name: String, app: String, milli_cpu: usize, mebibytes: usize) -> Pod {
             used_non_zero_memory: memory,
             ..PodResources::default()
         },
-        ..Pod::default()
-    }
+        ..PodTemplate::default()
+    };
+    Pod { uid: name.as_str().into(), name: name.into(), ..template.into() }
 }
 
 fn select(pod: &mut Pod) {

@@ -216,13 +216,9 @@ impl Explain {
         pool: &rayon::ThreadPool,
     ) -> Result<Answer, Failure> {
         scheduler.handle(Change::Deleted(Object::Pod(Arc::clone(pod))), now);
-        let free = Arc::new(Pod {
-            node_name: None,
-            nominated_node_name: None,
-            scheduling_gates: Box::default(),
-            deletion_timestamp: None,
-            ..Pod::clone(pod)
-        });
+        let mut free = Pod { node_name: None, nominated_node_name: None, deletion_timestamp: None, ..Pod::clone(pod) };
+        free.scheduling_gates = Box::default();
+        let free = Arc::new(free);
         let unserved = || {
             Failure::failed(format_args!(
                 "the scheduler would not try pod {}: no profile serves schedulerName {:?}",
@@ -232,7 +228,7 @@ impl Explain {
         let mut what_if = WhatIf::new(scheduler, now);
         let examination = what_if.examine(&free).ok_or_else(unserved)?;
         let remedies = if examination.feasible.is_empty() || !pod.scheduling_gates.is_empty() {
-            what_if.remedies(&Pod { scheduling_gates: pod.scheduling_gates.clone(), ..Pod::clone(&free) })
+            what_if.remedies(&Pod { template: Arc::clone(&pod.template), ..Pod::clone(&free) })
         } else {
             Vec::new()
         };

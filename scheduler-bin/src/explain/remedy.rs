@@ -269,7 +269,7 @@ pub(crate) fn hard_constraints(pod: &Pod) -> impl Iterator<Item = usize> + '_ {
 
 #[cfg(test)]
 mod tests {
-    use scheduler_core::model::OwnerReference;
+    use scheduler_core::model::{OwnerReference, PodTemplate};
 
     use super::*;
 
@@ -294,7 +294,8 @@ mod tests {
                 Arc::new(OwnerReference { api_version, kind: kind.into(), name, uid })
             };
             let controller = kind.map(owner);
-            Arc::new(Pod { namespace: "a".into(), name: "p".into(), controller, ..Pod::default() })
+            let template = PodTemplate { namespace: "a".into(), controller, ..PodTemplate::default() };
+            Arc::new(Pod { name: "p".into(), ..template.into() })
         };
         let text = |kinds: &[Option<&str>]| Step::Evict(kinds.iter().map(|kind| pod(*kind)).collect(), "why").text("n");
         assert_eq!(text(&[None]), "delete a/p from n (why)");

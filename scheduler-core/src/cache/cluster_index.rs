@@ -121,7 +121,7 @@ mod tests {
 
     use super::*;
     use crate::cache::Cache;
-    use crate::model::Service;
+    use crate::model::{PodTemplate, Service};
 
     /// What there is, by node name; and the names of services.
     #[derive(Debug, Default, Clone, PartialEq)]
@@ -175,7 +175,8 @@ mod tests {
             for (step, pod, node, size) in steps {
                 let node: Arc<str> = format!("node-{node}").into();
                 let object = |node: Option<Arc<str>>| {
-                    Arc::new(Pod { uid: format!("pod-{pod}").into(), node_name: node, priority: size, ..Pod::default() })
+                    let template = PodTemplate { priority: size, ..PodTemplate::default() };
+                    Arc::new(Pod { uid: format!("pod-{pod}").into(), node_name: node, ..template.into() })
                 };
                 match step {
                     0 => {

@@ -62,6 +62,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::model::PodTemplate;
 
     proptest! {
         #[test]
@@ -72,7 +73,7 @@ mod tests {
             for (comes, at, priority) in steps {
                 if comes || pods.is_empty() {
                     let priority = if priority == 2 { i32::MAX } else { priority };
-                    pods.push(Arc::new(Pod { priority, ..Pod::default() }));
+                    pods.push(Arc::new(PodTemplate { priority, ..PodTemplate::default() }.into()));
                     lowest.add_pod(5, &pods[pods.len() - 1]);
                 } else {
                     let pod = pods.swap_remove(at % pods.len());

@@ -8,8 +8,8 @@ use super::pod_resources::pod_resources;
 use super::volume::pod_volume;
 use super::{ConvertError, labels, non_empty, text, time, wire};
 use crate::model::{
-    Container, HostPort, OwnerReference, Pod, PodPhase, PreemptionPolicy, ScheduledCondition, TaintEffect, Toleration,
-    TolerationOperator,
+    Container, HostPort, OwnerReference, Pod, PodPhase, PodTemplate, PreemptionPolicy, ScheduledCondition, TaintEffect,
+    Toleration, TolerationOperator,
 };
 
 impl TryFrom<wire::Pod<'_>> for Pod {
@@ -23,17 +23,9 @@ impl TryFrom<wire::Pod<'_>> for Pod {
         let status = pod.status.as_ref().unwrap_or(&default_status);
         let namespace = text(meta.namespace.as_ref());
         let pod_labels = labels(meta.labels.as_ref());
-        let resources = pod_resources(spec, status).map_err(|error| error.on("Pod", meta))?;
-        Ok(Self {
-            name: text(meta.name.as_ref()),
-            uid: text(meta.uid.as_ref()),
-            resource_version: text(meta.resource_version.as_ref()),
-            generation: meta.generation.unwrap_or(0),
-            creation_timestamp: time(meta.creation_timestamp.as_ref()),
-            deletion_timestamp: time(meta.deletion_timestamp.as_ref()),
+        let template = PodTemplate {
             controller: controller(meta),
             scheduler_name: non_empty(spec.scheduler_name.as_ref()).unwrap_or_else(|| "default-scheduler".into()),
-            node_name: non_empty(spec.node_name.as_ref()),
             priority: spec.priority.unwrap_or(0),
             preemption_policy: match spec.preemption_policy.as_deref() {
                 Some("Never") => PreemptionPolicy::Never,
@@ -54,7 +46,20 @@ impl TryFrom<wire::Pod<'_>> for Pod {
             host_ports: host_ports(spec),
             resource_claims: spec.resource_claims.iter().flatten().map(|claim| (&claim.name).into()).collect(),
             required_node_features: required_node_features(spec),
-            resources,
+            resources: pod_resources(spec, status).map_err(|error| error.on("Pod", meta))?,
+            labels: pod_labels,
+            namespace,
+        };
+        let conditions = || status.conditions.iter().flatten();
+        Ok(Self {
+            name: text(meta.name.as_ref()),
+            uid: text(meta.uid.as_ref()),
+            resource_version: text(meta.resource_version.as_ref()),
+            generation: meta.generation.unwrap_or(0),
+            creation_timestamp: time(meta.creation_timestamp.as_ref()),
+            deletion_timestamp: time(meta.deletion_timestamp.as_ref()),
+            node_name: non_empty(spec.node_name.as_ref()),
+            nominated_node_name: non_empty(status.nominated_node_name.as_ref()),
             phase: match status.phase.as_deref() {
                 Some("Running") => PodPhase::Running,
                 Some("Succeeded") => PodPhase::Succeeded,
@@ -62,28 +67,21 @@ impl TryFrom<wire::Pod<'_>> for Pod {
                 Some("Unknown") => PodPhase::Unknown,
                 _ => PodPhase::Pending,
             },
-            nominated_node_name: non_empty(status.nominated_node_name.as_ref()),
             start_time: time(status.start_time.as_ref()),
-            scheduled_condition: status
-                .conditions
-                .iter()
-                .flatten()
-                .find(|condition| &*condition.type_ == "PodScheduled")
-                .map(|condition| {
-                    Box::new(ScheduledCondition {
-                        status: &*condition.status == "True",
-                        reason: condition.reason.as_deref().unwrap_or_default().into(),
-                        message: condition.message.as_deref().unwrap_or_default().into(),
-                        observed_generation: condition.observed_generation,
-                    })
-                }),
-            preempted_by_scheduler: status.conditions.iter().flatten().any(|condition| {
+            scheduled_condition: conditions().find(|condition| &*condition.type_ == "PodScheduled").map(|condition| {
+                Box::new(ScheduledCondition {
+                    status: &*condition.status == "True",
+                    reason: condition.reason.as_deref().unwrap_or_default().into(),
+                    message: condition.message.as_deref().unwrap_or_default().into(),
+                    observed_generation: condition.observed_generation,
+                })
+            }),
+            preempted_by_scheduler: conditions().any(|condition| {
                 &*condition.type_ == "DisruptionTarget"
                     && &*condition.status == "True"
                     && condition.reason.as_deref() == Some("PreemptionByScheduler")
             }),
-            labels: pod_labels,
-            namespace,
+            template: template.into(),
         })
     }
 }

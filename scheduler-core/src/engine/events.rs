@@ -11,6 +11,10 @@ use crate::queue::pod_update_actions;
 impl Scheduler {
     /// Hears of a change. Pods that it may help become ready to be tried.
     pub fn handle(&mut self, change: Change, now: Timestamp) {
+        let change = match change {
+            Change::Applied(Object::Pod(pod)) => Change::Applied(Object::Pod(self.templates.share(pod))),
+            other => other,
+        };
         match change {
             Change::Applied(Object::Pod(pod)) if pod.is_terminal() => self.pod_gone(&pod, now),
             Change::Applied(Object::Pod(pod)) if pod.node_name.is_some() => self.assigned_pod_applied(&pod, now),

@@ -21,6 +21,7 @@ mod scheduler;
 mod score_nodes;
 mod score_tiles;
 mod scratch;
+mod templates;
 mod tiles;
 
 pub use attempt::{Attempt, Outcome};

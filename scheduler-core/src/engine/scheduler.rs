@@ -10,6 +10,7 @@ use super::Options;
 use super::batch::Batches;
 use super::bindings::Bindings;
 use super::scratch::Scratch;
+use super::templates::Templates;
 use crate::cache::{Cache, Objects};
 use crate::config::KubeSchedulerConfiguration;
 use crate::config::error::ConfigError;
@@ -28,7 +29,7 @@ use crate::queue::{EventMap, ProfileRules, QueueOptions, SchedulingQueue};
 /// use scheduler_core::config::KubeSchedulerConfiguration;
 /// use scheduler_core::engine::{Change, Options, Outcome, Scheduler};
 /// use scheduler_core::framework::EffectKind;
-/// use scheduler_core::model::{Node, Pod, Resources, Timestamp};
+/// use scheduler_core::model::{Node, Pod, PodTemplate, Resources, Timestamp};
 ///
 /// let config = KubeSchedulerConfiguration::default();
 /// let registry = scheduler_core::plugins::registry();
@@ -38,13 +39,9 @@ use crate::queue::{EventMap, ProfileRules, QueueOptions, SchedulingQueue};
 ///
 /// let allocatable = Resources { milli_cpu: 4_000, memory: 8 << 30, pods: 110, ..Resources::default() };
 /// let node = Node { name: "n1".into(), allocatable, ..Node::default() };
-/// let pod = Pod {
-///     name: "p".into(),
-///     namespace: "default".into(),
-///     uid: "1".into(),
-///     scheduler_name: "default-scheduler".into(),
-///     ..Pod::default()
-/// };
+/// let (namespace, scheduler_name) = ("default".into(), "default-scheduler".into());
+/// let template = PodTemplate { namespace, scheduler_name, ..PodTemplate::default() };
+/// let pod = Pod { name: "p".into(), uid: "1".into(), ..template.into() };
 /// scheduler.handle(Change::Applied(node.into()), now);
 /// scheduler.handle(Change::Applied(pod.into()), now);
 ///
@@ -74,6 +71,7 @@ pub struct Scheduler {
     pub(super) last_required: Option<Arc<Pod>>,
     pub(super) scratch: Scratch,
     pub(super) batches: Batches,
+    pub(super) templates: Templates,
     pub(super) start_index: usize,
     pub(super) n_cycles: u64,
     pub(super) seed: u64,
@@ -150,6 +148,7 @@ impl Scheduler {
             last_required: None,
             scratch: Scratch::default(),
             batches: Batches::default(),
+            templates: Templates::default(),
             start_index: 0,
             n_cycles: 0,
             seed: options.seed,

@@ -43,7 +43,7 @@ pub struct WeightedAffinityTerm {
 }
 
 /// A pod's affinity, node part and pod part. Empty lists where the pod says nothing.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Affinity {
     /// Required node affinity; `None` when absent.
     pub required_node: Option<Arc<NodeSelector>>,

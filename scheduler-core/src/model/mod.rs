@@ -9,6 +9,7 @@ mod labels;
 mod node;
 mod object;
 mod pod;
+mod pod_template;
 mod quantity;
 mod resources;
 mod selector;
@@ -24,7 +25,8 @@ pub use csi_migration::{ANNOTATION_MIGRATED_PLUGINS, is_translatable, migrated_d
 pub use labels::Labels;
 pub use node::{ContainerImage, Node};
 pub use object::{Object, ObjectKind, ObjectRef};
-pub use pod::{Container, HostPort, OwnerReference, Pod, PodPhase, PodResources, PreemptionPolicy, ScheduledCondition};
+pub use pod::{Pod, PodPhase, ScheduledCondition};
+pub use pod_template::{Container, HostPort, OwnerReference, PodResources, PodTemplate, PreemptionPolicy};
 pub use quantity::{Quantity, QuantityError};
 pub use resources::{ResourceList, Resources, is_extended_resource, is_scalar_resource};
 pub use selector::{NodeSelector, NodeSelectorTerm, Operator, PreferredSchedulingTerm, Requirement, Selector};

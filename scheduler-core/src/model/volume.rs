@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 /// A volume of a pod.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Volume {
     /// Name inside the pod.
     pub name: Arc<str>,
@@ -12,7 +12,7 @@ pub struct Volume {
 }
 
 /// What a volume mounts, as far as scheduling looks at it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum VolumeSource {
     /// A claim in the pod's namespace.
     PersistentVolumeClaim {

@@ -266,14 +266,15 @@ mod tests {
         FilterStatus, Hint, PreFilterStatus,
     };
     use crate::model::{
-        CsiNode, CsiNodeDriver, Labels, Node, Object, PersistentVolume, PersistentVolumeClaim, Pod, Quantity,
-        StorageClass, Timestamp, Volume, VolumeAttachment, VolumeBindingMode, VolumeSource,
+        CsiNode, CsiNodeDriver, Labels, Node, Object, PersistentVolume, PersistentVolumeClaim, Pod, PodTemplate,
+        Quantity, StorageClass, Timestamp, Volume, VolumeAttachment, VolumeBindingMode, VolumeSource,
     };
 
     fn pod(uid: &str, sources: &[VolumeSource]) -> Pod {
         let volume = |source: &VolumeSource| Volume { name: "v".into(), source: source.clone() };
         let volumes = sources.iter().map(volume).collect();
-        Pod { name: uid.into(), namespace: "d".into(), uid: uid.into(), volumes, ..Pod::default() }
+        let template = PodTemplate { namespace: "d".into(), volumes, ..PodTemplate::default() };
+        Pod { name: uid.into(), uid: uid.into(), ..template.into() }
     }
 
     fn claimed(name: &str) -> VolumeSource {

@@ -39,10 +39,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::model::{Pod, Timestamp};
+    use crate::model::{PodTemplate, Timestamp};
 
     fn entity(priority: i32, at: i64) -> QueuedEntity {
-        QueuedEntity::new(Arc::new(Pod { priority, ..Pod::default() }), Timestamp(at))
+        QueuedEntity::new(Arc::new(PodTemplate { priority, ..PodTemplate::default() }.into()), Timestamp(at))
     }
 
     proptest! {

@@ -187,14 +187,13 @@ mod tests {
     use super::{VolumeRestrictions, conflicts};
     use crate::cache::{Cache, Objects};
     use crate::framework::{ActionType, ClusterEvent, ClusterView, EnqueueExtensions, EventResource, Hint};
-    use crate::model::{Node, Object, Pod, Timestamp, Volume, VolumeSource};
+    use crate::model::{Node, Object, Pod, PodTemplate, Timestamp, Volume, VolumeSource};
 
     #[test]
     fn events_that_may_help() {
-        let pod = |namespace: &str, source: VolumeSource| Pod {
-            namespace: namespace.into(),
-            volumes: [Volume { name: "v".into(), source }].into(),
-            ..Pod::default()
+        let pod = |namespace: &str, source: VolumeSource| -> Pod {
+            let volumes = [Volume { name: "v".into(), source }].into();
+            PodTemplate { namespace: namespace.into(), volumes, ..PodTemplate::default() }.into()
         };
         let claim = |name: &str| VolumeSource::PersistentVolumeClaim { claim_name: name.into(), read_only: false };
         let disk = |name: &str| VolumeSource::GcePersistentDisk { pd_name: name.into(), read_only: false };

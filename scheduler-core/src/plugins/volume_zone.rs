@@ -189,14 +189,15 @@ mod tests {
         Hint, PreFilterStatus,
     };
     use crate::model::{
-        Labels, Node, Object, PersistentVolume, PersistentVolumeClaim, Pod, Quantity, StorageClass, Timestamp, Volume,
-        VolumeBindingMode, VolumeSource,
+        Labels, Node, Object, PersistentVolume, PersistentVolumeClaim, Pod, PodTemplate, Quantity, StorageClass,
+        Timestamp, Volume, VolumeBindingMode, VolumeSource,
     };
     use std::sync::Arc;
 
     fn pod() -> Pod {
         let source = VolumeSource::PersistentVolumeClaim { claim_name: "c".into(), read_only: false };
-        Pod { namespace: "d".into(), volumes: [Volume { name: "v".into(), source }].into(), ..Pod::default() }
+        let volumes = [Volume { name: "v".into(), source }].into();
+        PodTemplate { namespace: "d".into(), volumes, ..PodTemplate::default() }.into()
     }
 
     fn claim(name: &str, volume: &str, class: Option<&str>) -> PersistentVolumeClaim {

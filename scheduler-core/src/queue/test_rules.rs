@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{QueueRules, SchedulingQueue};
 use crate::framework::{ActionType, ClusterEvent, EventFilter, EventResource, Hint, QueuedEntity};
-use crate::model::{Pod, Timestamp};
+use crate::model::{Pod, PodTemplate, Timestamp};
 
 /// Rejects for lack of resources: a node's allocatable, or the end of a pod, may help.
 pub(super) const FIT: &str = "Fit";
@@ -63,11 +63,14 @@ impl QueueRules for TestRules {
 }
 
 pub(super) fn pod(uid: &str, priority: i32) -> Arc<Pod> {
-    Arc::new(Pod { uid: uid.into(), name: uid.into(), priority, ..Pod::default() })
+    let template = PodTemplate { priority, ..PodTemplate::default() };
+    Arc::new(Pod { uid: uid.into(), name: uid.into(), ..template.into() })
 }
 
 pub(super) fn gated(uid: &str) -> Arc<Pod> {
-    Arc::new(Pod { scheduling_gates: ["wait".into()].into(), ..(*pod(uid, 0)).clone() })
+    let mut pod = (*pod(uid, 0)).clone();
+    pod.scheduling_gates = ["wait".into()].into();
+    Arc::new(pod)
 }
 
 pub(super) fn at(seconds: i64) -> Timestamp {

@@ -23,7 +23,9 @@ fn pop(queue: &mut SchedulingQueue, now: Timestamp) -> Option<String> {
 
 fn labelled(uid: &str) -> Arc<Pod> {
     let labels: Labels = [("a", "b")].into_iter().collect();
-    Arc::new(Pod { labels, ..(*pod(uid, 0)).clone() })
+    let mut pod = (*pod(uid, 0)).clone();
+    pod.labels = labels;
+    Arc::new(pod)
 }
 
 #[test]
@@ -280,7 +282,9 @@ fn a_gated_pod_waits_for_its_gate_alone() {
 
 #[test]
 fn one_of_two_gates_removed_keeps_the_pod() {
-    let two = Arc::new(Pod { scheduling_gates: ["x".into(), "y".into()].into(), ..(*pod("a", 0)).clone() });
+    let mut two = (*pod("a", 0)).clone();
+    two.scheduling_gates = ["x".into(), "y".into()].into();
+    let two = Arc::new(two);
     let mut queue = queue(&[Arc::clone(&two)], at(0));
     queue.update(Some(&two), gated("a"), at(1), RULES);
     assert_eq!(queue.lengths().gated, 1);

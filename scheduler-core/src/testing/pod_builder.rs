@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::{quantity, taint};
 use crate::model::{
     Affinity, AffinityTerm, Container, HostPort, Labels, NodeSelector, NodeSelectorTerm, Object, Operator,
-    OwnerReference, Pod, PodPhase, PodResources, PreemptionPolicy, PreferredSchedulingTerm, Quantity, Requirement,
-    ResourceList, Resources, Selector, Timestamp, Toleration, TolerationOperator, TopologySpreadConstraint,
-    UnsatisfiableAction, Volume, VolumeSource, WeightedAffinityTerm,
+    OwnerReference, Pod, PodPhase, PodResources, PodTemplate, PreemptionPolicy, PreferredSchedulingTerm, Quantity,
+    Requirement, ResourceList, Resources, Selector, Timestamp, Toleration, TolerationOperator,
+    TopologySpreadConstraint, UnsatisfiableAction, Volume, VolumeSource, WeightedAffinityTerm,
 };
 
 /// Builds a [`Pod`]; see [`pod`].
@@ -30,13 +30,12 @@ pub struct PodBuilder {
 /// assert_eq!(pod.resources.requests.milli_cpu, 500);
 /// ```
 pub fn pod(name: &str) -> PodBuilder {
-    let pod = Pod {
-        name: name.into(),
+    let template = PodTemplate {
         namespace: "default".into(),
-        uid: name.into(),
         scheduler_name: "default-scheduler".into(),
-        ..Pod::default()
+        ..PodTemplate::default()
     };
+    let pod = Pod { name: name.into(), uid: name.into(), ..template.into() };
     PodBuilder { pod, requests: Vec::new() }.container("main", "")
 }
 

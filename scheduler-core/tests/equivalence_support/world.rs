@@ -6,9 +6,9 @@ use std::sync::Arc;
 use scheduler_core::engine::Change;
 use scheduler_core::model::{
     Affinity, AffinityTerm, Container, ContainerImage, HostPort, Labels, Namespace, Node, NodeSelector,
-    NodeSelectorTerm, Object, Operator, Pod, PodPhase, PodResources, PreferredSchedulingTerm, Requirement, Resources,
-    Selector, Service, Taint, TaintEffect, Timestamp, Toleration, TolerationOperator, TopologySpreadConstraint,
-    UnsatisfiableAction, WeightedAffinityTerm,
+    NodeSelectorTerm, Object, Operator, Pod, PodPhase, PodResources, PodTemplate, PreferredSchedulingTerm, Requirement,
+    Resources, Selector, Service, Taint, TaintEffect, Timestamp, Toleration, TolerationOperator,
+    TopologySpreadConstraint, UnsatisfiableAction, WeightedAffinityTerm,
 };
 
 pub(crate) struct World {
@@ -128,9 +128,7 @@ impl World {
         let memory = i64::try_from(self.below(8)).unwrap_or(0) << 28;
         let scalars = if self.chance(5) { vec![(Arc::from("example.com/gpu"), 1)] } else { Vec::new() };
         let namespace = self.random_namespace();
-        Pod {
-            name: format!("p{i}").into(),
-            uid: format!("p{i}").into(),
+        let template = PodTemplate {
             scheduler_name: "default-scheduler".into(),
             labels: self.random_labels(),
             node_selector: if self.chance(5) {
@@ -153,8 +151,9 @@ impl World {
                 ..PodResources::default()
             },
             namespace,
-            ..Pod::default()
-        }
+            ..PodTemplate::default()
+        };
+        Pod { name: format!("p{i}").into(), uid: format!("p{i}").into(), ..template.into() }
     }
 
     fn surroundings() -> Vec<Object> {

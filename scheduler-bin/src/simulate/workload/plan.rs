@@ -194,7 +194,9 @@ fn daemon_pod(pod: &Pod, node: &str) -> Pod {
         effect: Some(*effect),
     });
     let tolerations = pod.tolerations.iter().cloned().chain(more).collect();
-    Pod { affinity: Some(Box::new(affinity)), tolerations, ..pod.clone() }
+    let mut pod = pod.clone();
+    (pod.affinity, pod.tolerations) = (Some(Box::new(affinity)), tolerations);
+    pod
 }
 
 #[cfg(test)]

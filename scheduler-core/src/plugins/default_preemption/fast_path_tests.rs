@@ -8,7 +8,7 @@ use super::{DryRuns, Preemptor};
 use crate::cache::{Cache, Objects};
 use crate::config::KubeSchedulerConfiguration;
 use crate::framework::{Cycle, CycleState, FilterStates, Filters, Profile, Rejected, RejectedNode};
-use crate::model::{HostPort, Node, Pod, PodResources, Resources, Timestamp};
+use crate::model::{HostPort, Node, Pod, PodResources, PodTemplate, Resources, Timestamp};
 
 fn default_profile() -> Profile {
     let registry = crate::plugins::registry();
@@ -20,16 +20,15 @@ fn default_profile() -> Profile {
 fn pod(uid: String, priority: i32, milli_cpu: i64, memory: i64, port: Option<u16>) -> Pod {
     let requests = Resources { milli_cpu, memory, ..Resources::default() };
     let port = port.map(|port| HostPort { ip: "0.0.0.0".into(), protocol: "TCP".into(), port });
-    Pod {
-        name: uid.as_str().into(),
-        uid: uid.into(),
+    let template = PodTemplate {
         namespace: "d".into(),
         scheduler_name: "default-scheduler".into(),
         priority,
         host_ports: port.into_iter().collect(),
         resources: PodResources { requests, ..PodResources::default() },
-        ..Pod::default()
-    }
+        ..PodTemplate::default()
+    };
+    Pod { name: uid.as_str().into(), uid: uid.into(), ..template.into() }
 }
 
 /// Priority, milli CPU, bytes, port.

@@ -43,13 +43,14 @@ mod tests {
     use std::sync::Arc;
 
     use super::{best_candidates, by_importance};
-    use crate::model::{Pod, Timestamp};
+    use crate::model::{Pod, PodTemplate, Timestamp};
     use crate::plugins::default_preemption::Candidate;
 
     const NOW: Timestamp = Timestamp(1_000_000_000);
 
     fn pod(priority: i32, started: Option<i64>) -> Arc<Pod> {
-        Arc::new(Pod { priority, start_time: started.map(Timestamp::from_secs), ..Pod::default() })
+        let template = PodTemplate { priority, ..PodTemplate::default() };
+        Arc::new(Pod { start_time: started.map(Timestamp::from_secs), ..template.into() })
     }
 
     fn candidate(node: &str, n_pdb_violations: usize, victims: &[(i32, Option<i64>)]) -> Candidate {

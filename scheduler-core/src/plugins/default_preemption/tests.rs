@@ -14,7 +14,9 @@ use crate::framework::{
     FilterStatus, Filters, NominatedNode, Nominations, Plugin, PostFilterPlugin, PostFilterStatus, PreEnqueuePlugin,
     PreEnqueueStatus, Profile, QueueSortPlugin, QueuedEntity, Reason, Registry, Rejected, RejectedNode, Result,
 };
-use crate::model::{Labels, Node, Pod, PodDisruptionBudget, PreemptionPolicy, Resources, Selector, Timestamp};
+use crate::model::{
+    Labels, Node, Pod, PodDisruptionBudget, PodTemplate, PreemptionPolicy, Resources, Selector, Timestamp,
+};
 use crate::queue::Nominator;
 
 /// A node has room for as many pods as it says. Reads no state, as plugins without PreFilter do.
@@ -88,7 +90,8 @@ struct World {
 
 fn pod(name: &str, priority: i32) -> Pod {
     let labels = [("app", name)].into_iter().collect();
-    Pod { name: name.into(), uid: name.into(), namespace: "d".into(), priority, labels, ..Pod::default() }
+    let template = PodTemplate { namespace: "d".into(), priority, labels, ..PodTemplate::default() };
+    Pod { name: name.into(), uid: name.into(), ..template.into() }
 }
 
 impl World {
@@ -206,7 +209,8 @@ fn the_node_with_the_cheapest_victims_is_chosen() {
 #[test]
 fn who_may_not_preempt_and_what_is_said() {
     let world = World::new(&[("n1", &[pod("a", 5)]), ("n2", &[pod("b", 5)])]);
-    let never = Pod { preemption_policy: PreemptionPolicy::Never, ..pod("new", 9) };
+    let mut never = pod("new", 9);
+    never.preemption_policy = PreemptionPolicy::Never;
     let (text, nominated) = world.refusal(&never);
     assert_eq!(text, "preemption: not eligible due to preemptionPolicy=Never.");
     assert_eq!(nominated, NominatedNode::Keep);
@@ -244,7 +248,8 @@ fn what_the_host_is_asked_for() {
     let lower = Arc::new(Pod { nominated_node_name: Some("n".into()), ..pod("lower", 2) });
     world.nominator.add(&lower, &NominatedNode::Keep);
     assert_eq!(world.nominator.nominated_on("n").len(), 1);
-    let new = Pod { scheduler_name: "mine".into(), ..pod("new", 9) };
+    let mut new = pod("new", 9);
+    new.scheduler_name = "mine".into();
     let PostFilterStatus::Success { effects, .. } = world.preempt(&new) else { panic!("no success") };
     match &effects[..] {
         [

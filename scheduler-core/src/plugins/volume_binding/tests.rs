@@ -14,8 +14,8 @@ use crate::framework::{
 };
 use crate::model::{
     CsiDriver, CsiNode, CsiStorageCapacity, Labels, Node, NodeSelector, NodeSelectorTerm, Object, ObjectRef, Operator,
-    PersistentVolume, PersistentVolumeClaim, Pod, Quantity, Requirement, Selector, StorageClass, Timestamp, Volume,
-    VolumeBindingMode, VolumeSource,
+    PersistentVolume, PersistentVolumeClaim, Pod, PodTemplate, Quantity, Requirement, Selector, StorageClass,
+    Timestamp, Volume, VolumeBindingMode, VolumeSource,
 };
 
 fn labels(pairs: &[(&str, &str)]) -> Labels {
@@ -41,7 +41,8 @@ fn pod(claims: &[&str]) -> Pod {
         source: VolumeSource::PersistentVolumeClaim { claim_name: (*name).into(), read_only: false },
     };
     let volumes = claims.iter().map(volume).collect();
-    Pod { name: "p".into(), namespace: "d".into(), uid: "p-uid".into(), volumes, ..Pod::default() }
+    let template = PodTemplate { namespace: "d".into(), volumes, ..PodTemplate::default() };
+    Pod { name: "p".into(), uid: "p-uid".into(), ..template.into() }
 }
 
 fn claim(name: &str, size: &str) -> PersistentVolumeClaim {
