@@ -7,7 +7,7 @@ use scheduler_core::engine::{Change, Options, Scheduler};
 use scheduler_core::model::{
     Affinity, AffinityTerm, Container, Labels, Node, NodeSelectorTerm, Operator, Pod, PodPhase, PodResources,
     PodTemplate, PreferredSchedulingTerm, Requirement, Resources, Selector, Service, Taint, TaintEffect, Timestamp,
-    Toleration, TolerationOperator, TopologySpreadConstraint, UnsatisfiableAction,
+    Toleration, TolerationOperator, TopologySpreadConstraint, UnsatisfiableAction, shared_text,
 };
 
 /// Label of a node's name.
@@ -66,10 +66,13 @@ impl Shape {
 pub fn node(i: usize) -> Node {
     let q = i / 10;
     let name: Arc<str> = format!("node-{i:06}").into();
-    let disk = if q.is_multiple_of(2) { "ssd" } else { "hdd" };
-    let taint = Taint { key: "dedicated".into(), value: "gpu".into(), effect: TaintEffect::NoSchedule };
+    let disk = shared_text(if q.is_multiple_of(2) { "ssd" } else { "hdd" });
+    let taint = Taint { key: shared_text("dedicated"), value: shared_text("gpu"), effect: TaintEffect::NoSchedule };
     Node {
-        labels: [(HOSTNAME, &*name), (ZONE, &*format!("zone-{}", i % 10)), ("disktype", disk)].into_iter().collect(),
+        labels: [(HOSTNAME, Arc::clone(&name)), (ZONE, shared_text(&format!("zone-{}", i % 10))), ("disktype", disk)]
+            .map(|(key, value)| (shared_text(key), value))
+            .into_iter()
+            .collect(),
         taints: if (i + q) % 20 == 7 { [taint].into() } else { Box::default() },
         allocatable: Resources { milli_cpu: 32_000, memory: 128 << 30, pods: 110, ..Resources::default() },
         name,
@@ -220,10 +223,15 @@ fn pod(name: String, app: String, milli_cpu: usize, mebibytes: usize) -> Pod {
     let milli_cpu = i64::try_from(milli_cpu).unwrap_or(i64::MAX);
     let memory = i64::try_from(mebibytes).unwrap_or(i64::MAX) << 20;
     let template = PodTemplate {
-        namespace: "default".into(),
-        scheduler_name: "default-scheduler".into(),
-        labels: [("app", app)].into_iter().collect(),
-        containers: [Container { name: "c".into(), image: "registry.k8s.io/pause:3.9".into(), init: false }].into(),
+        namespace: shared_text("default"),
+        scheduler_name: shared_text("default-scheduler"),
+        labels: [(shared_text("app"), shared_text(&app))].into_iter().collect(),
+        containers: [Container {
+            name: shared_text("c"),
+            image: shared_text("registry.k8s.io/pause:3.9"),
+            init: false,
+        }]
+        .into(),
         resources: PodResources {
             requests: Resources { milli_cpu, memory, ..Resources::default() },
             scoring_milli_cpu: milli_cpu,

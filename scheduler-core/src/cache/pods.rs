@@ -1,20 +1,48 @@
 //! Applying events: nodes come and go, pods are assumed, added, updated and deleted; every column follows.
 
-use std::collections::hash_map::Entry;
+use std::borrow::Borrow;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::bits::{clear_bit, set_bit};
 use super::cluster_index::{ClusterIndex, fill};
 use super::{CountKey, Inclusion, NodeIdx, Snapshot};
 use crate::model::{Node, Object, Pod};
 
-/// What the cache knows of one pod.
+/// A pod on a node that is known; found by its UID.
 #[derive(Debug, Clone)]
-struct PodEntry {
+struct Placed {
     pod: Arc<Pod>,
-    node_name: Arc<str>,
+    node: NodeIdx,
+    is_assumed: bool,
+}
+
+impl PartialEq for Placed {
+    fn eq(&self, other: &Self) -> bool {
+        self.pod.uid == other.pod.uid
+    }
+}
+
+impl Eq for Placed {}
+
+impl Hash for Placed {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.pod.uid.hash(state);
+    }
+}
+
+impl Borrow<str> for Placed {
+    fn borrow(&self) -> &str {
+        &self.pod.uid
+    }
+}
+
+/// A pod on a node that is not known.
+#[derive(Debug, Clone)]
+struct Orphan {
+    pod: Arc<Pod>,
     is_assumed: bool,
 }
 
@@ -37,9 +65,11 @@ struct PodEntry {
 #[derive(Debug, Default)]
 pub struct Cache {
     snapshot: Snapshot,
-    pods: FxHashMap<Arc<str>, PodEntry>,
+    pods: FxHashSet<Placed>,
     /// Pods whose node is not known, by node name, in the order in which they came.
-    orphans: FxHashMap<Arc<str>, Vec<Arc<Pod>>>,
+    orphans: FxHashMap<Arc<str>, Vec<Orphan>>,
+    /// The node name of each of them, by UID.
+    orphan_nodes: FxHashMap<Arc<str>, Arc<str>>,
     free_slots: Vec<NodeIdx>,
 }
 
@@ -89,8 +119,9 @@ impl Cache {
                 self.snapshot.n_nodes += 1;
                 set_bit(&mut self.snapshot.live, idx.slot());
                 self.write_node(idx, node);
-                for pod in self.orphans.remove(&name).unwrap_or_default() {
-                    self.snapshot.place(idx, pod);
+                for Orphan { pod, is_assumed } in self.orphans.remove(&name).unwrap_or_default() {
+                    self.orphan_nodes.remove(&pod.uid);
+                    self.place(pod, idx, is_assumed);
                 }
             }
         }
@@ -99,12 +130,10 @@ impl Cache {
     /// The node was deleted. Pods on it are kept aside until they are deleted, too.
     pub fn remove_node(&mut self, name: &str) {
         let Some((name, idx)) = self.snapshot.index.remove_entry(name) else { return };
-        let pods = self.snapshot.pods[idx.slot()].clone();
-        for pod in &pods {
+        for pod in self.snapshot.pods[idx.slot()].clone() {
             self.snapshot.displace(idx, &pod.uid);
-        }
-        if !pods.is_empty() {
-            self.orphans.insert(name, pods);
+            let is_assumed = self.pods.take(&*pod.uid).is_some_and(|placed| placed.is_assumed);
+            self.set_aside(pod, Arc::clone(&name), is_assumed);
         }
         let slot = idx.slot();
         let snapshot = &mut self.snapshot;
@@ -137,18 +166,14 @@ impl Cache {
     }
 
     fn assume_at(&mut self, pod: Arc<Pod>, node_name: Arc<str>, node: Option<NodeIdx>) -> Result<(), CacheError> {
-        match self.pods.entry(Arc::clone(&pod.uid)) {
-            Entry::Occupied(known) => Err(CacheError::AlreadyPlaced {
-                pod: pod.reference().to_string(),
-                node: Arc::clone(&known.get().node_name),
-            }),
-            Entry::Vacant(vacant) => {
-                let entry = PodEntry { pod: Arc::clone(&pod), node_name: Arc::clone(&node_name), is_assumed: true };
-                vacant.insert(entry);
-                self.place(pod, node_name, node);
-                Ok(())
-            }
+        if let Some((_, node)) = self.pod(&pod.uid) {
+            return Err(CacheError::AlreadyPlaced { pod: pod.reference().to_string(), node: Arc::clone(node) });
         }
+        match node {
+            Some(node) => self.place(pod, node, true),
+            None => self.set_aside(pod, node_name, true),
+        }
+        Ok(())
     }
 
     /// The placement was given up: the pod leaves the cache, unless its binding was confirmed meanwhile.
@@ -161,29 +186,28 @@ impl Cache {
         let Some(node_name) = pod.node_name.clone() else { return };
         if !self.confirm(&pod, &node_name) {
             self.remove(&pod.uid);
-            let node = self.snapshot.find(&node_name);
-            let entry = PodEntry { pod: Arc::clone(&pod), node_name: Arc::clone(&node_name), is_assumed: false };
-            self.pods.insert(Arc::clone(&pod.uid), entry);
-            self.place(pod, node_name, node);
+            match self.snapshot.find(&node_name) {
+                Some(node) => self.place(pod, node, false),
+                None => self.set_aside(pod, node_name, false),
+            }
         }
     }
 
     /// A pod that is where it was said to be, and as it was but for what binding changes, takes the place of its earlier
     /// self: no column changes, and no change of the node is noted. False if it is not so.
     fn confirm(&mut self, pod: &Arc<Pod>, node_name: &Arc<str>) -> bool {
-        let Some(entry) = self.pods.get_mut(&pod.uid) else { return false };
-        if entry.node_name != *node_name || !entry.pod.differs_by_binding_at_most(pod) {
+        let Some(placed) = self.pods.get(&*pod.uid) else { return false };
+        let (idx, known) = (placed.node, &placed.pod);
+        if self.snapshot.node(idx).name != *node_name || !known.differs_by_binding_at_most(pod) {
             return false;
         }
-        let Some(idx) = self.snapshot.find(node_name) else { return false };
         let pods = &mut self.snapshot.pods[idx.slot()];
-        let Some(at) = pods.iter().rposition(|known| Arc::ptr_eq(known, &entry.pod)) else { return false };
-        self.snapshot.kept.each(|index| index.pod_confirmed(idx, &entry.pod, pod));
+        let Some(at) = pods.iter().rposition(|pod| Arc::ptr_eq(pod, known)) else { return false };
+        self.snapshot.kept.each(|index| index.pod_confirmed(idx, known, pod));
         // To the end, where removing and adding it would put it.
         pods.swap_remove(at);
         pods.push(Arc::clone(pod));
-        entry.pod = Arc::clone(pod);
-        entry.is_assumed = false;
+        self.pods.replace(Placed { pod: Arc::clone(pod), node: idx, is_assumed: false });
         true
     }
 
@@ -195,24 +219,35 @@ impl Cache {
     /// Whether the pod is assumed, its binding unconfirmed.
     #[must_use]
     pub fn is_assumed(&self, uid: &str) -> bool {
-        self.pods.get(uid).is_some_and(|entry| entry.is_assumed)
+        self.placed(uid).is_some_and(|(_, is_assumed)| is_assumed)
     }
 
     /// The pod and its node, if it is bound or assumed.
     #[must_use]
     pub fn pod(&self, uid: &str) -> Option<(&Arc<Pod>, &Arc<str>)> {
-        self.pods.get(uid).map(|entry| (&entry.pod, &entry.node_name))
+        if let Some(placed) = self.pods.get(uid) {
+            return Some((&placed.pod, &self.snapshot.node(placed.node).name));
+        }
+        self.orphan(uid).map(|(orphan, node)| (&orphan.pod, node))
     }
 
     /// The pod, and whether it is only assumed to be on its node.
     pub(crate) fn placed(&self, uid: &str) -> Option<(&Arc<Pod>, bool)> {
-        self.pods.get(uid).map(|entry| (&entry.pod, entry.is_assumed))
+        if let Some(placed) = self.pods.get(uid) {
+            return Some((&placed.pod, placed.is_assumed));
+        }
+        self.orphan(uid).map(|(orphan, _)| (&orphan.pod, orphan.is_assumed))
+    }
+
+    fn orphan(&self, uid: &str) -> Option<(&Orphan, &Arc<str>)> {
+        let node = self.orphan_nodes.get(uid)?;
+        Some((self.orphans.get(node)?.iter().find(|orphan| *orphan.pod.uid == *uid)?, node))
     }
 
     /// Number of bound and assumed pods.
     #[must_use]
     pub fn n_pods(&self) -> usize {
-        self.pods.len()
+        self.pods.len() + self.orphan_nodes.len()
     }
 
     /// An object that is neither node nor pod came, changed or went: for the indexes that plugins brought along.
@@ -220,27 +255,30 @@ impl Cache {
         self.snapshot.kept.each(|index| index.object_changed(old, new));
     }
 
-    fn place(&mut self, pod: Arc<Pod>, node_name: Arc<str>, node: Option<NodeIdx>) {
-        match node {
-            Some(idx) => self.snapshot.place(idx, pod),
-            None => self.orphans.entry(node_name).or_default().push(pod),
-        }
+    fn place(&mut self, pod: Arc<Pod>, node: NodeIdx, is_assumed: bool) {
+        self.pods.insert(Placed { pod: Arc::clone(&pod), node, is_assumed });
+        self.snapshot.place(node, pod);
+    }
+
+    /// Keeps a pod until its node is known.
+    fn set_aside(&mut self, pod: Arc<Pod>, node_name: Arc<str>, is_assumed: bool) {
+        self.orphan_nodes.insert(Arc::clone(&pod.uid), Arc::clone(&node_name));
+        self.orphans.entry(node_name).or_default().push(Orphan { pod, is_assumed });
     }
 
     fn remove(&mut self, uid: &str) -> Option<Arc<Pod>> {
-        let entry = self.pods.remove(uid)?;
-        match self.snapshot.find(&entry.node_name) {
-            Some(idx) => self.snapshot.displace(idx, uid),
-            None => {
-                if let Some(orphans) = self.orphans.get_mut(&entry.node_name) {
-                    orphans.retain(|pod| pod.uid.as_ref() != uid);
-                    if orphans.is_empty() {
-                        self.orphans.remove(&entry.node_name);
-                    }
-                }
-            }
+        if let Some(placed) = self.pods.take(uid) {
+            self.snapshot.displace(placed.node, uid);
+            return Some(placed.pod);
         }
-        Some(entry.pod)
+        let node_name = self.orphan_nodes.remove(uid)?;
+        let orphans = self.orphans.get_mut(&node_name)?;
+        let at = orphans.iter().position(|orphan| *orphan.pod.uid == *uid)?;
+        let orphan = orphans.remove(at);
+        if orphans.is_empty() {
+            self.orphans.remove(&node_name);
+        }
+        Some(orphan.pod)
     }
 
     fn write_node(&mut self, idx: NodeIdx, node: Arc<Node>) {

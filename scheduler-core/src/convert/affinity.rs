@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::selector::{label_selector, node_selector, node_selector_term};
-use super::wire;
+use super::{shared, wire};
 use crate::model::{
     Affinity, AffinityTerm, Labels, Operator, PreferredSchedulingTerm, Requirement, Selector, TopologySpreadConstraint,
     UnsatisfiableAction, WeightedAffinityTerm,
@@ -62,7 +62,7 @@ fn affinity_term(term: &wire::PodAffinityTerm<'_>, namespace: &Arc<str>) -> Affi
         namespaces: namespaces.into(),
         namespace_selector: Arc::new(label_selector(term.namespace_selector.as_ref())),
         selector: Arc::new(label_selector(term.label_selector.as_ref())),
-        topology_key: (&term.topology_key).into(),
+        topology_key: shared(&term.topology_key),
     }
 }
 
@@ -86,7 +86,7 @@ pub(super) fn spread_constraint(
     }
     TopologySpreadConstraint {
         max_skew: constraint.max_skew.unwrap_or_default(),
-        topology_key: (&constraint.topology_key).into(),
+        topology_key: shared(&constraint.topology_key),
         when_unsatisfiable: match &*constraint.when_unsatisfiable {
             "ScheduleAnyway" => UnsatisfiableAction::ScheduleAnyway,
             _ => UnsatisfiableAction::DoNotSchedule,

@@ -34,7 +34,7 @@ pub use answer::{EventType, Lines, ListPage, WatchEvent};
 pub use read::{Identity, ReadObject, read};
 pub use write::{EventBody, EventSeries, binding};
 
-use crate::model::{Labels, Quantity, QuantityError, ResourceList, Timestamp};
+use crate::model::{Labels, Quantity, QuantityError, ResourceList, Timestamp, shared_text};
 use wire::{Map, ObjectMeta, Text, Time};
 
 /// Why an API object cannot be used.
@@ -72,7 +72,7 @@ impl FieldError {
 fn resource_list(list: Option<&Map<'_>>, path: &str) -> Result<ResourceList, FieldError> {
     list.into_iter()
         .flat_map(Map::iter)
-        .map(|(name, text)| Ok((Arc::from(name), quantity(text, || format!("{path}[{}]", &**name))?)))
+        .map(|(name, text)| Ok((shared(name), quantity(text, || format!("{path}[{}]", &**name))?)))
         .collect()
 }
 
@@ -81,7 +81,12 @@ fn quantity(text: &str, path: impl FnOnce() -> String) -> Result<Quantity, Field
 }
 
 fn labels(map: Option<&Map<'_>>) -> Labels {
-    map.into_iter().flat_map(Map::iter).collect()
+    map.into_iter().flat_map(Map::iter).map(|(key, value)| (shared(key), shared(value))).collect()
+}
+
+/// A text that other objects will have, too.
+fn shared(value: &Text<'_>) -> Arc<str> {
+    shared_text(value)
 }
 
 fn text(value: Option<&Text<'_>>) -> Arc<str> {

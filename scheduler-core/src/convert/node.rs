@@ -1,6 +1,9 @@
 //! Nodes.
 
-use super::{ConvertError, labels, resource_list, text, texts, wire};
+use std::sync::Arc;
+
+use super::wire::{Map, Text};
+use super::{ConvertError, labels, resource_list, shared, text, texts, wire};
 use crate::model::{ContainerImage, Node, Resources, Taint, TaintEffect};
 
 impl TryFrom<wire::Node<'_>> for Node {
@@ -12,10 +15,13 @@ impl TryFrom<wire::Node<'_>> for Node {
         let status = node.status.as_ref();
         let allocatable = resource_list(status.and_then(|status| status.allocatable.as_ref()), "status.allocatable")
             .map_err(|error| error.on("Node", meta))?;
+        let name = text(meta.name.as_ref());
+        // One of the values is the name, as a rule.
+        let value = |value: &Text<'_>| if **value == *name { Arc::clone(&name) } else { shared(value) };
+        let labels_of = meta.labels.iter().flat_map(Map::iter);
         Ok(Self {
-            name: text(meta.name.as_ref()),
+            labels: labels_of.map(|(key, of)| (shared(key), value(of))).collect(),
             uid: text(meta.uid.as_ref()),
-            labels: labels(meta.labels.as_ref()),
             annotations: labels(meta.annotations.as_ref()),
             unschedulable: spec.and_then(|spec| spec.unschedulable).unwrap_or(false),
             taints: spec
@@ -24,8 +30,8 @@ impl TryFrom<wire::Node<'_>> for Node {
                 .flatten()
                 .filter_map(|taint| {
                     Some(Taint {
-                        key: (&taint.key).into(),
-                        value: text(taint.value.as_ref()),
+                        key: shared(&taint.key),
+                        value: taint.value.as_ref().map(shared).unwrap_or_default(),
                         effect: taint_effect(&taint.effect)?,
                     })
                 })
@@ -44,9 +50,10 @@ impl TryFrom<wire::Node<'_>> for Node {
                 .and_then(|status| status.conditions.as_ref())
                 .into_iter()
                 .flatten()
-                .map(|condition| ((&condition.type_).into(), (&condition.status).into()))
+                .map(|condition| (shared(&condition.type_), shared(&condition.status)))
                 .collect(),
             declared_features: texts(status.and_then(|status| status.declared_features.as_ref())),
+            name,
         })
     }
 }

@@ -6,10 +6,10 @@ use super::affinity::{affinity, spread_constraint};
 use super::node::taint_effect;
 use super::pod_resources::pod_resources;
 use super::volume::pod_volume;
-use super::{ConvertError, labels, non_empty, text, time, wire};
+use super::{ConvertError, labels, non_empty, shared, text, time, wire};
 use crate::model::{
     Container, HostPort, OwnerReference, Pod, PodPhase, PodTemplate, PreemptionPolicy, ScheduledCondition, TaintEffect,
-    Toleration, TolerationOperator,
+    Toleration, TolerationOperator, shared_text,
 };
 
 impl TryFrom<wire::Pod<'_>> for Pod {
@@ -21,11 +21,14 @@ impl TryFrom<wire::Pod<'_>> for Pod {
         let default_status = wire::PodStatus::default();
         let spec = pod.spec.as_ref().unwrap_or(&default_spec);
         let status = pod.status.as_ref().unwrap_or(&default_status);
-        let namespace = text(meta.namespace.as_ref());
+        let namespace = meta.namespace.as_ref().map(shared).unwrap_or_default();
         let pod_labels = labels(meta.labels.as_ref());
         let template = PodTemplate {
             controller: controller(meta),
-            scheduler_name: non_empty(spec.scheduler_name.as_ref()).unwrap_or_else(|| "default-scheduler".into()),
+            scheduler_name: match spec.scheduler_name.as_deref() {
+                None | Some("") => shared_text("default-scheduler"),
+                Some(name) => shared_text(name),
+            },
             priority: spec.priority.unwrap_or(0),
             preemption_policy: match spec.preemption_policy.as_deref() {
                 Some("Never") => PreemptionPolicy::Never,
@@ -103,21 +106,21 @@ fn toleration(toleration: &wire::Toleration<'_>) -> Option<Toleration> {
         Some(effect) => Some(taint_effect(effect)?),
     };
     Some(Toleration {
-        key: text(toleration.key.as_ref()),
+        key: toleration.key.as_ref().map(shared).unwrap_or_default(),
         operator: match toleration.operator.as_deref() {
             None | Some("" | "Equal") => TolerationOperator::Equal,
             Some("Exists") => TolerationOperator::Exists,
             Some(_) => TolerationOperator::Unknown,
         },
-        value: text(toleration.value.as_ref()),
+        value: toleration.value.as_ref().map(shared).unwrap_or_default(),
         effect,
     })
 }
 
 fn containers(spec: &wire::PodSpec<'_>) -> Box<[Container]> {
     let container = |container: &wire::Container<'_>, init| Container {
-        name: (&container.name).into(),
-        image: text(container.image.as_ref()),
+        name: shared(&container.name),
+        image: container.image.as_ref().map(shared).unwrap_or_default(),
         init,
     };
     spec.containers
@@ -139,8 +142,8 @@ fn host_ports(spec: &wire::PodSpec<'_>) -> Box<[HostPort]> {
         .flat_map(|container| container.ports.iter().flatten())
         .filter_map(|port| {
             Some(HostPort {
-                ip: non_empty(port.host_ip.as_ref()).unwrap_or_else(|| Arc::from("0.0.0.0")),
-                protocol: non_empty(port.protocol.as_ref()).unwrap_or_else(|| Arc::from("TCP")),
+                ip: non_empty(port.host_ip.as_ref()).unwrap_or_else(|| shared_text("0.0.0.0")),
+                protocol: non_empty(port.protocol.as_ref()).unwrap_or_else(|| shared_text("TCP")),
                 port: u16::try_from(port.host_port?).ok().filter(|port| *port != 0)?,
             })
         })

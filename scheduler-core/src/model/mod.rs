@@ -13,6 +13,7 @@ mod pod_template;
 mod quantity;
 mod resources;
 mod selector;
+mod shared_text;
 mod storage;
 mod taint;
 mod time;
@@ -30,6 +31,7 @@ pub use pod_template::{Container, HostPort, OwnerReference, PodResources, PodTem
 pub use quantity::{Quantity, QuantityError};
 pub use resources::{ResourceList, Resources, is_extended_resource, is_scalar_resource};
 pub use selector::{NodeSelector, NodeSelectorTerm, Operator, PreferredSchedulingTerm, Requirement, Selector};
+pub use shared_text::shared_text;
 pub use storage::{
     CsiDriver, CsiNode, CsiNodeDriver, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass,
     VolumeAttachment, VolumeBindingMode,
