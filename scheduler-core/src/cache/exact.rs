@@ -28,6 +28,12 @@ pub(crate) fn integer(whole: f64) -> i64 {
     ((whole + TWO_TO_52).to_bits() ^ TWO_TO_52.to_bits()).cast_signed()
 }
 
+/// The nearest whole number, halves to the even one, of a number from 0 to 2^51.
+#[inline(always)]
+pub(crate) fn nearest(x: f64) -> f64 {
+    (x + TWO_TO_52) - TWO_TO_52
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

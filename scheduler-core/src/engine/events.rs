@@ -12,7 +12,9 @@ impl Scheduler {
     /// Hears of a change. Pods that it may help become ready to be tried.
     pub fn handle(&mut self, change: Change, now: Timestamp) {
         let change = match change {
-            Change::Applied(Object::Pod(pod)) => Change::Applied(Object::Pod(self.templates.share(pod))),
+            Change::Applied(Object::Pod(pod)) => {
+                Change::Applied(Object::Pod(self.templates.share(pod, self.cache.snapshot())))
+            }
             other => other,
         };
         match change {

@@ -4,7 +4,7 @@
 use smallvec::SmallVec;
 
 use super::pod_topology_spread::{Constraint, Constraints, PodTopologySpread, included_nodes, label_column};
-use crate::cache::exact::{float, integer};
+use crate::cache::exact::{float, integer, nearest};
 use crate::cache::{CountIdx, LabelColumn, Lanes, NodeIdx, NodeView, SlotRun, Snapshot, vectorized};
 use crate::framework::{Cycle, CycleState, MAX_NODE_SCORE, PluginError, PreScoreStatus, Result, ScorePlugin};
 
@@ -165,8 +165,8 @@ impl SoftSpread {
 #[inline(always)]
 fn rounded(sum: f64) -> i64 {
     let size = sum.abs();
-    let whole = size.floor();
-    let rounded = integer(if size - whole >= 0.5 { whole + 1.0 } else { whole });
+    let nearest = nearest(size);
+    let rounded = integer(if size - nearest >= 0.5 { nearest + 1.0 } else { nearest });
     if sum < 0.0 { -rounded } else { rounded }
 }
 
@@ -486,4 +486,20 @@ fn count_domains(snapshot: &Snapshot, constraint: &Constraint, column: &LabelCol
         }
     }
     counts
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "below 2^50 it is exact")]
+        fn halves_are_rounded_away_from_zero(eighths in -(1_i64 << 48)..1 << 48, shift in 0_u32..48) {
+            let number = (eighths >> shift) as f64 / 8.0;
+            prop_assert_eq!(rounded(number), number.round() as i64);
+        }
+    }
 }
