@@ -88,6 +88,18 @@ impl PodCounts {
         column.domains.iter().find(|domains| domains.is_for(topology_key, inclusion))
     }
 
+    /// Matching pods of each domain of a label over all nodes, by value id; `None` until
+    /// [`super::Indexes::pod_count_and_sums`] asked for it.
+    ///
+    /// # Panics
+    /// When the column is of another snapshot.
+    #[must_use]
+    pub fn by_domain(&self, column: CountIdx, topology_key: &str) -> Option<&[u32]> {
+        let column = self.columns[column.0].as_ref().expect("the column was found in this snapshot");
+        let domains = column.domains.iter().find(|domains| domains.is_over_all_nodes(topology_key));
+        domains.map(DomainCounts::pods_by_domain)
+    }
+
     pub(crate) fn ensure<'p>(&mut self, key: CountKey, pods: impl Iterator<Item = (NodeIdx, &'p [Arc<Pod>])>) {
         self.clock += 1;
         if let Some(&at) = self.by_key.get(&key) {

@@ -95,6 +95,11 @@ impl DomainCounts {
         self.n_nodes.get(domain as usize).is_some_and(|n_nodes| *n_nodes > 0)
     }
 
+    /// Pods of each domain, on nodes that count, by value id.
+    pub(super) fn pods_by_domain(&self) -> &[u32] {
+        &self.n_pods
+    }
+
     /// Over the nodes of the mask, which all count.
     pub(super) fn new(
         topology_key: Arc<str>,
@@ -121,6 +126,12 @@ impl DomainCounts {
 
     pub(super) fn is_for(&self, topology_key: &str, inclusion: &Inclusion) -> bool {
         *self.topology_key == *topology_key && self.inclusion == *inclusion
+    }
+
+    /// Whether every node with the label counts.
+    pub(super) fn is_over_all_nodes(&self, topology_key: &str) -> bool {
+        let Inclusion { keys, selection, tolerations } = &self.inclusion;
+        *self.topology_key == *topology_key && keys.is_empty() && selection.is_none() && tolerations.is_none()
     }
 
     /// A pod that counts came to the node, or left it.

@@ -9,6 +9,7 @@ mod changes;
 mod cluster_index;
 mod counts;
 mod domain_counts;
+mod domain_sums;
 pub(crate) mod exact;
 mod images;
 mod label_columns;
@@ -27,7 +28,7 @@ mod taint_classes;
 mod terms;
 mod view;
 
-pub(crate) use bits::{ones, set_bit};
+pub(crate) use bits::{clear_bit, ones, set_bit};
 pub use candidates::{Candidates, IdSet, WordMask};
 pub use changes::ChangeLog;
 pub use cluster_index::ClusterIndex;

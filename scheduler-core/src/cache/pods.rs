@@ -9,7 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::bits::{clear_bit, set_bit};
 use super::cluster_index::{ClusterIndex, fill};
 use super::{CountKey, Inclusion, NodeIdx, Snapshot};
-use crate::model::{Node, Object, Pod};
+use crate::model::{Labels, Node, Object, Pod};
 
 /// A pod on a node that is known; found by its UID.
 #[derive(Debug, Clone)]
@@ -166,14 +166,21 @@ impl Cache {
     }
 
     fn assume_at(&mut self, pod: Arc<Pod>, node_name: Arc<str>, node: Option<NodeIdx>) -> Result<(), CacheError> {
-        if let Some((_, node)) = self.pod(&pod.uid) {
-            return Err(CacheError::AlreadyPlaced { pod: pod.reference().to_string(), node: Arc::clone(node) });
+        let is_new = match node {
+            _ if self.orphan_nodes.contains_key(&pod.uid) => false,
+            Some(node) if self.pods.insert(Placed { pod: Arc::clone(&pod), node, is_assumed: true }) => {
+                self.snapshot.place(node, pod);
+                return Ok(());
+            }
+            Some(_) => false,
+            None => !self.pods.contains(&*pod.uid),
+        };
+        if is_new {
+            self.set_aside(pod, node_name, true);
+            return Ok(());
         }
-        match node {
-            Some(node) => self.place(pod, node, true),
-            None => self.set_aside(pod, node_name, true),
-        }
-        Ok(())
+        let node = self.pod(&pod.uid).map_or(node_name, |(_, node)| Arc::clone(node));
+        Err(CacheError::AlreadyPlaced { pod: pod.reference().to_string(), node })
     }
 
     /// The placement was given up: the pod leaves the cache, unless its binding was confirmed meanwhile.
@@ -184,7 +191,7 @@ impl Cache {
     /// A bound pod was seen, for the first time or changed. Without a node name nothing happens.
     pub fn set_pod(&mut self, pod: Arc<Pod>) {
         let Some(node_name) = pod.node_name.clone() else { return };
-        if !self.confirm(&pod, &node_name) {
+        if !self.confirm(&pod, &node_name, false) {
             self.remove(&pod.uid);
             match self.snapshot.find(&node_name) {
                 Some(node) => self.place(pod, node, false),
@@ -193,10 +200,19 @@ impl Cache {
         }
     }
 
+    /// [`set_pod`](Self::set_pod) of an assumed pod whose binding was confirmed, while nothing else changed. False, and
+    /// nothing done, if it is another case.
+    pub(crate) fn confirm_assumed(&mut self, pod: &Arc<Pod>) -> bool {
+        pod.node_name.as_ref().is_some_and(|node_name| self.confirm(pod, node_name, true))
+    }
+
     /// A pod that is where it was said to be, and as it was but for what binding changes, takes the place of its earlier
     /// self: no column changes, and no change of the node is noted. False if it is not so.
-    fn confirm(&mut self, pod: &Arc<Pod>, node_name: &Arc<str>) -> bool {
+    fn confirm(&mut self, pod: &Arc<Pod>, node_name: &Arc<str>, only_assumed: bool) -> bool {
         let Some(placed) = self.pods.get(&*pod.uid) else { return false };
+        if only_assumed && !placed.is_assumed {
+            return false;
+        }
         let (idx, known) = (placed.node, &placed.pod);
         if self.snapshot.node(idx).name != *node_name || !known.differs_by_binding_at_most(pod) {
             return false;
@@ -291,10 +307,12 @@ impl Cache {
         let moves = old.labels != node.labels || old.taints != node.taints || old.name != node.name;
         if moves {
             snapshot.counts.exclude_node(&snapshot.labels, idx);
+            snapshot.terms.exclude_node(&snapshot.labels, idx);
         }
         snapshot.labels.set(slot, &node.labels);
         if moves {
             snapshot.counts.include_node(&snapshot.labels, idx, &node);
+            snapshot.terms.include_node(&snapshot.labels, idx);
         }
         snapshot.images.add_node(idx, &node);
         if node.unschedulable {
@@ -336,7 +354,7 @@ impl Snapshot {
         self.ports.add_pod(idx, &pod);
         self.priorities.add_pod(idx.slot(), &pod);
         self.counts.add_pod(&self.labels, idx, &pod);
-        self.terms.add_pod(idx, &pod);
+        self.terms.add_pod(&self.labels, idx, &pod);
         self.kept.each(|index| index.pod_added(idx, &pod));
         self.pods[idx.slot()].push(pod);
         self.changes.note(idx);
@@ -351,7 +369,7 @@ impl Snapshot {
         self.ports.remove_pod(idx, &pod);
         self.priorities.remove_pod(idx.slot(), &pod, &self.pods[idx.slot()]);
         self.counts.remove_pod(&self.labels, idx, &pod);
-        self.terms.remove_pod(idx, &pod);
+        self.terms.remove_pod(&self.labels, idx, &pod);
         self.kept.each(|index| index.pod_removed(idx, &pod));
         self.changes.note(idx);
     }
@@ -386,6 +404,23 @@ impl Indexes<'_> {
     #[must_use]
     pub fn affinity_topology_keys(&self) -> Vec<Arc<str>> {
         self.snapshot.terms.topology_keys()
+    }
+
+    /// Keeps the sums by domain of the affinity terms, of pods on nodes, that mean such a pod: those whose topology keys
+    /// have columns.
+    pub fn affinity_term_sums(&mut self, pod: &Pod, namespace_labels: &Labels) {
+        let Snapshot { terms, labels, .. } = &mut *self.snapshot;
+        terms.ensure_sums(labels, pod, namespace_labels);
+    }
+
+    /// Keeps a column of the pods that match, and the sums of them by the value of a label over all nodes; these not where
+    /// each node has a value of its own.
+    pub fn pod_count_and_sums(&mut self, key: CountKey, topology_key: &Arc<str>) {
+        self.label_column(topology_key);
+        match self.snapshot.labels.get(topology_key) {
+            Some(column) if !column.is_unique() => self.domain_count(&key, topology_key, Inclusion::default()),
+            _ => self.pod_count(key),
+        }
     }
 
     /// Keeps the sums of the pods that match by the value of a label, over the nodes that count.

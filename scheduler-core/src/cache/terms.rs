@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::domain_sums::DomainSums;
 use super::selector_index::SelectorIndex;
-use super::{NodeCounts, NodeIdx};
+use super::{LabelColumn, LabelColumns, NodeCounts, NodeIdx};
 use crate::model::{AffinityTerm, Labels, Pod};
 
 /// One distinct term.
@@ -17,6 +18,30 @@ pub struct TermEntry {
     pub weight: i32,
     /// How often pods on each node hold the term.
     pub nodes: NodeCounts,
+    /// The same by domain. Not where each node is a domain of its own, nor before somebody asks for the label's column.
+    sums: Option<DomainSums>,
+}
+
+impl TermEntry {
+    /// How often pods of each domain hold the term, by value id of the topology key; values beyond its end have none.
+    /// `None` if that is to be added up from [`TermEntry::nodes`].
+    #[must_use]
+    pub fn by_domain(&self) -> Option<&[u32]> {
+        self.sums.as_ref().map(DomainSums::by_value)
+    }
+
+    fn ensure_sums(&mut self, labels: &LabelColumns) {
+        if self.sums.is_none()
+            && let Some(column) = summed_column(labels, &self.term)
+        {
+            self.sums = Some(DomainSums::new(column, &self.nodes));
+        }
+    }
+}
+
+/// The column of the term's topology key, if it is worth adding up.
+fn summed_column<'a>(labels: &'a LabelColumns, term: &AffinityTerm) -> Option<&'a LabelColumn> {
+    labels.get(&term.topology_key).filter(|column| !column.is_unique())
 }
 
 /// A term of one kind; valid only within one [`super::Snapshot`].
@@ -28,7 +53,8 @@ pub struct TermIdx(usize);
 #[derive(Debug, Clone, Default)]
 pub struct TermCounts {
     entries: Vec<TermEntry>,
-    ids: FxHashMap<(AffinityTerm, i32), usize>,
+    /// By weight and term, so that a term need not be copied to be found.
+    ids: FxHashMap<i32, FxHashMap<AffinityTerm, usize>>,
     index: SelectorIndex<usize>,
     free: Vec<usize>,
 }
@@ -65,12 +91,12 @@ impl TermCounts {
         &self.entries[term.0]
     }
 
-    fn add(&mut self, node: NodeIdx, term: &AffinityTerm, weight: i32) {
-        let key = (term.clone(), weight);
-        let at = if let Some(&at) = self.ids.get(&key) {
+    fn add(&mut self, labels: &LabelColumns, node: NodeIdx, term: &AffinityTerm, weight: i32) {
+        let at = if let Some(&at) = self.ids.get(&weight).and_then(|ids| ids.get(term)) {
             at
         } else {
-            let entry = TermEntry { term: term.clone(), weight, nodes: NodeCounts::default() };
+            let mut entry = TermEntry { term: term.clone(), weight, nodes: NodeCounts::default(), sums: None };
+            entry.ensure_sums(labels);
             let at = if let Some(at) = self.free.pop() {
                 self.entries[at] = entry;
                 at
@@ -79,21 +105,56 @@ impl TermCounts {
                 self.entries.len() - 1
             };
             self.index.insert(&term.selector, at);
-            self.ids.insert(key, at);
+            self.ids.entry(weight).or_default().insert(term.clone(), at);
             at
         };
-        self.entries[at].nodes.add(node, 1);
+        let entry = &mut self.entries[at];
+        entry.nodes.add(node, 1);
+        if let Some((sums, column)) = entry.sums.as_mut().zip(labels.get(&term.topology_key)) {
+            sums.add(column, node, 1);
+        }
     }
 
-    fn remove(&mut self, node: NodeIdx, term: &AffinityTerm, weight: i32) {
-        let key = (term.clone(), weight);
-        let Some(&at) = self.ids.get(&key) else { return };
+    fn remove(&mut self, labels: &LabelColumns, node: NodeIdx, term: &AffinityTerm, weight: i32) {
+        let Some(ids) = self.ids.get_mut(&weight) else { return };
+        let Some(&at) = ids.get(term) else { return };
         let entry = &mut self.entries[at];
-        entry.nodes.take_one(node);
+        let was_there = entry.nodes.take_one(node);
+        if let Some((sums, column)) = entry.sums.as_mut().filter(|_| was_there).zip(labels.get(&term.topology_key)) {
+            sums.subtract(column, node, 1);
+        }
         if entry.nodes.is_empty() {
+            entry.sums = None;
             self.index.remove(&term.selector, at);
-            self.ids.remove(&key);
+            ids.remove(term);
+            if ids.is_empty() {
+                self.ids.remove(&weight);
+            }
             self.free.push(at);
+        }
+    }
+
+    /// Adds up by domain the terms that mean such a pod.
+    fn ensure_sums(&mut self, labels: &LabelColumns, (namespace, namespace_labels): (&str, &Labels), pod: &Labels) {
+        if self.is_empty() {
+            return;
+        }
+        for at in self.index.candidates(pod) {
+            let entry = &mut self.entries[at];
+            if entry.sums.is_none() && entry.term.matches(namespace, pod, namespace_labels) {
+                entry.ensure_sums(labels);
+            }
+        }
+    }
+
+    /// Before the node's labels change, or after.
+    fn move_node(&mut self, labels: &LabelColumns, node: NodeIdx, change: impl Fn(&mut DomainSums, &LabelColumn, u32)) {
+        for entry in &mut self.entries {
+            let Some((sums, column)) = entry.sums.as_mut().zip(labels.get(&entry.term.topology_key)) else { continue };
+            match entry.nodes.get(node) {
+                0 => {}
+                n => change(sums, column, n),
+            }
         }
     }
 }
@@ -110,14 +171,35 @@ pub(crate) struct AffinityTerms {
 }
 
 impl AffinityTerms {
-    pub(crate) fn add_pod(&mut self, node: NodeIdx, pod: &Pod) {
+    pub(crate) fn add_pod(&mut self, labels: &LabelColumns, node: NodeIdx, pod: &Pod) {
         self.count_keys(pod, true);
-        self.update(pod, |terms, term, weight| terms.add(node, term, weight));
+        self.update(pod, |terms, term, weight| terms.add(labels, node, term, weight));
     }
 
-    pub(crate) fn remove_pod(&mut self, node: NodeIdx, pod: &Pod) {
+    pub(crate) fn remove_pod(&mut self, labels: &LabelColumns, node: NodeIdx, pod: &Pod) {
         self.count_keys(pod, false);
-        self.update(pod, |terms, term, weight| terms.remove(node, term, weight));
+        self.update(pod, |terms, term, weight| terms.remove(labels, node, term, weight));
+    }
+
+    /// Adds up by domain the terms that mean such a pod.
+    pub(crate) fn ensure_sums(&mut self, labels: &LabelColumns, pod: &Pod, namespace_labels: &Labels) {
+        for terms in [&mut self.required, &mut self.required_anti, &mut self.preferred] {
+            terms.ensure_sums(labels, (&pod.namespace, namespace_labels), &pod.labels);
+        }
+    }
+
+    /// The node's labels are about to change; the columns still have the old values.
+    pub(crate) fn exclude_node(&mut self, labels: &LabelColumns, node: NodeIdx) {
+        for terms in [&mut self.required, &mut self.required_anti, &mut self.preferred] {
+            terms.move_node(labels, node, |sums, column, n| sums.subtract(column, node, n));
+        }
+    }
+
+    /// The node's labels have changed; the columns have the new values.
+    pub(crate) fn include_node(&mut self, labels: &LabelColumns, node: NodeIdx) {
+        for terms in [&mut self.required, &mut self.required_anti, &mut self.preferred] {
+            terms.move_node(labels, node, |sums, column, n| sums.add(column, node, n));
+        }
     }
 
     pub(crate) fn topology_keys(&self) -> Vec<Arc<str>> {

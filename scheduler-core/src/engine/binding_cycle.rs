@@ -14,7 +14,7 @@ use crate::framework::{
     BindStep, Binding, ClusterEvent, ClusterView, EffectError, EffectId, EffectKind, EventFilter, EventType,
     NominatedNode, PluginError, PreFlight, QueuedEntity, Step,
 };
-use crate::model::Timestamp;
+use crate::model::{Pod, Timestamp};
 
 /// Where a binding cycle stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,8 +145,11 @@ impl Scheduler {
         now: Timestamp,
     ) -> Result<SmallVec<[PreFlight; 4]>, PluginError> {
         let world = self.world(now);
-        let plugins = &self.profiles[profile].pre_bind;
-        plugins.iter().map(|plugin| plugin.pre_flight(binding, world)).collect()
+        let mut flights = SmallVec::new();
+        for plugin in &self.profiles[profile].pre_bind {
+            flights.push(plugin.pre_flight(binding, world)?);
+        }
+        Ok(flights)
     }
 
     fn world(&self, now: Timestamp) -> ClusterView<'_> {
@@ -330,8 +333,7 @@ impl Scheduler {
         match end {
             End::Bound => {
                 let pod = &cycle.binding.pod;
-                let note = ["Successfully assigned ", &pod.namespace, "/", &pod.name, " to ", &cycle.binding.node_name]
-                    .concat();
+                let note = assigned_note(pod, &cycle.binding.node_name);
                 let regarding = self.reference(pod);
                 self.push_effect(
                     profile,
@@ -395,6 +397,14 @@ impl Scheduler {
             self.queue.done(uid);
         }
     }
+}
+
+/// The text of the event that tells of a binding.
+fn assigned_note(pod: &Pod, node_name: &str) -> String {
+    let parts = ["Successfully assigned ", &pod.namespace, "/", &pod.name, " to ", node_name];
+    let mut note = String::with_capacity(parts.iter().map(|part| part.len()).sum());
+    parts.iter().for_each(|part| note.push_str(part));
+    note
 }
 
 /// What a step of a binding cycle leads to.

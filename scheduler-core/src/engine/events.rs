@@ -90,13 +90,16 @@ impl Scheduler {
     }
 
     fn assigned_pod_applied(&mut self, pod: &Arc<Pod>, now: Timestamp) {
-        let placed = self.cache.placed(&pod.uid);
-        let is_confirmed = placed.is_some_and(|(_, is_assumed)| is_assumed);
-        let known = placed.filter(|_| !is_confirmed).map(|(known, _)| Arc::clone(known));
-        if !is_confirmed {
-            self.last_required = None;
+        let mut known = None;
+        if !self.cache.confirm_assumed(pod) {
+            let placed = self.cache.placed(&pod.uid);
+            let was_assumed = placed.is_some_and(|(_, is_assumed)| is_assumed);
+            known = placed.filter(|_| !was_assumed).map(|(known, _)| Arc::clone(known));
+            if !was_assumed {
+                self.last_required = None;
+            }
+            self.cache.set_pod(Arc::clone(pod));
         }
-        self.cache.set_pod(Arc::clone(pod));
         let mut event = ClusterEvent {
             resource: EventResource::AssignedPod,
             action: ActionType::ADD,

@@ -221,7 +221,7 @@ impl Scheduler {
         for kind in effects {
             let victim = match &kind {
                 EffectKind::DeleteVictim { victim, node, .. } => {
-                    Some(Victim { pod: victim.clone(), node: Arc::clone(node) })
+                    Some(Box::new(Victim { pod: victim.clone(), node: Arc::clone(node) }))
                 }
                 _ => None,
             };

@@ -83,8 +83,8 @@ pub struct Scheduler {
 pub(super) enum Origin {
     /// A step of the pod's binding cycle.
     Binding { uid: Arc<str> },
-    /// Part of what a PostFilter plugin asked for; with the victim if it is an eviction.
-    PostFilter { preemptor: Arc<str>, victim: Option<Victim> },
+    /// Part of what a PostFilter plugin asked for; with the victim if it is an eviction. Boxed: most effects are bindings.
+    PostFilter { preemptor: Arc<str>, victim: Option<Box<Victim>> },
 }
 
 /// A pod that goes for the sake of another.
@@ -238,9 +238,9 @@ impl Scheduler {
         let id = EffectId(self.next_effect);
         self.next_effect += 1;
         let scheduler_name = Arc::clone(&self.profiles[profile].scheduler_name);
-        if self.effects.is_empty() {
-            // Most steps have one, and effects are large.
-            self.effects.reserve_exact(1);
+        if self.effects.capacity() == 0 {
+            // Most often there are few: that a pod was bound, and that the next one is to be. Effects are large.
+            self.effects.reserve_exact(2);
         }
         self.effects.push(Effect { id, scheduler_name, kind });
         id

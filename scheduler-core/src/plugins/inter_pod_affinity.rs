@@ -3,13 +3,8 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
-
-use crate::cache::{
-    Candidates, CountIdx, CountKey, IdSet, Indexes, LabelColumn, NodeCounts, NodeIdx, NodeView, Objects, Snapshot,
-    TermEntry, TermIdx,
-};
+use super::inter_pod_affinity_counts::{Collector, Counted, Domains, TopologyCounts};
+use crate::cache::{Candidates, CountKey, IdSet, Indexes, LabelColumn, NodeIdx, NodeView, Objects};
 use crate::config::args::InterPodAffinityArgs;
 use crate::framework::{
     ActionType, ClusterEvent, ClusterView, Cycle, CycleState, EnqueueExtensions, EventFilter, EventResource,
@@ -94,22 +89,6 @@ pub(super) fn count_key_of_all(terms: &[AffinityTerm], objects: &Objects) -> Opt
     })
 }
 
-/// Pods per node that a key counts, from the column or, without one, by looking at every pod.
-pub(super) fn counted(snapshot: &Snapshot, key: &CountKey, mut each: impl FnMut(NodeIdx, i64)) {
-    if let Some(column) = snapshot.pod_counts().get(key) {
-        for (node, count) in column.iter() {
-            each(node, i64::from(count));
-        }
-        return;
-    }
-    for node in snapshot.iter() {
-        let count = snapshot.pods(node).iter().filter(|pod| key.matches(pod)).count();
-        if count > 0 {
-            each(node, i64::try_from(count).unwrap_or(i64::MAX));
-        }
-    }
-}
-
 impl Plugin for InterPodAffinity {
     fn name(&self) -> &'static str {
         Self::NAME
@@ -120,240 +99,61 @@ impl Plugin for InterPodAffinity {
         for key in indexes.affinity_topology_keys() {
             indexes.label_column(&key);
         }
+        indexes.affinity_term_sums(pod, &objects.namespace_labels(&pod.namespace));
         let Some(affinity) = &pod.affinity else { return };
         let preferred = affinity.preferred_pod.iter().chain(&affinity.preferred_anti).map(|weighted| &weighted.term);
         for term in affinity.required_anti.iter().chain(preferred) {
-            indexes.label_column(&term.topology_key);
-            indexes.pod_count(count_key(term, objects));
+            indexes.pod_count_and_sums(count_key(term, objects), &term.topology_key);
         }
+        let key = count_key_of_all(&affinity.required_pod, objects);
         for term in &affinity.required_pod {
-            indexes.label_column(&term.topology_key);
-        }
-        if let Some(key) = count_key_of_all(&affinity.required_pod, objects) {
-            indexes.pod_count(key);
+            match &key {
+                Some(key) => indexes.pod_count_and_sums(key.clone(), &term.topology_key),
+                None => indexes.label_column(&term.topology_key),
+            }
         }
     }
 
-    fn sign(&self, cycle: Cycle<'_>, _: &CycleState, signature: &mut Signature) -> Sharing {
-        super::inter_pod_affinity_classes::sign(self, cycle, signature)
+    fn sign(&self, cycle: Cycle<'_>, shared: &CycleState, signature: &mut Signature) -> Sharing {
+        super::inter_pod_affinity_classes::sign(self, cycle, shared.get(), signature)
     }
 
-    /// Terms of other pods do not change while only replicas without terms come to nodes.
+    /// Terms of other pods do not change while only replicas come to nodes. Those that replicas bring along name topology
+    /// keys that are signed already.
     fn reuse(&self, cycle: Cycle<'_>, _: &CycleState) -> Reuse {
-        if super::inter_pod_affinity_classes::has_terms(cycle) { Reuse::Nothing } else { Reuse::Everything }
+        if super::inter_pod_affinity_classes::has_terms(cycle) { Reuse::Signature } else { Reuse::Everything }
     }
 
-    fn classify(&self, cycle: Cycle<'_>, _: &CycleState, nodes: &[NodeIdx], classes: &mut [u64]) {
-        super::inter_pod_affinity_classes::classify(self, cycle, nodes, classes);
+    fn classify(&self, cycle: Cycle<'_>, shared: &CycleState, nodes: &[NodeIdx], classes: &mut [u64]) {
+        super::inter_pod_affinity_classes::classify(self, cycle, shared.get(), nodes, classes);
     }
 }
 
-/// Counts by domain of one topology key.
+/// What the incoming pod's required terms mean. PreFilter leaves it for the rest of the cycle, and for replicas: while only
+/// such come to nodes, columns stay where they are.
 #[derive(Debug, Clone)]
-struct Domains {
-    topology_key: Arc<str>,
-    base: Base,
-    /// Changes of a what-if run.
-    changes: SmallVec<[Change; 2]>,
+pub(super) struct OwnTerms {
+    /// All affinity terms together; `None` if they mean no pod.
+    pub(super) affinity: Option<Counted>,
+    /// Each anti-affinity term.
+    pub(super) anti: Vec<Counted>,
+    /// Labels of the pod's namespace.
+    pub(super) namespace_labels: Labels,
+    /// Whether all its affinity terms mean itself: the first of a group may go anywhere.
+    matches_self: bool,
 }
 
-/// So many more or fewer at a domain; the node is one of it.
-#[derive(Debug, Clone, Copy)]
-struct Change {
-    domain: u32,
-    node: NodeIdx,
-    by: i64,
-}
-
-/// Counts before any what-if change.
-#[derive(Debug, Clone)]
-enum Base {
-    /// Added up by domain.
-    Summed {
-        counts: Arc<FxHashMap<u32, i64>>,
-        /// Domains with a positive count, and nothing else.
-        positive: Arc<IdSet>,
-    },
-    /// Each node is a domain of its own: as events keep the counts. Their sum is what counts.
-    OnNodes(SmallVec<[Kept; 2]>),
-}
-
-/// Counts by node that events keep.
-#[derive(Debug, Clone, Copy)]
-enum Kept {
-    Pods(CountIdx),
-    /// Nodes of pods that hold a required anti-affinity term.
-    AntiAffinity(TermIdx),
-}
-
-impl Kept {
-    fn nodes(self, snapshot: &Snapshot) -> &NodeCounts {
-        match self {
-            Self::Pods(column) => snapshot.pod_counts().nodes(column),
-            Self::AntiAffinity(term) => &snapshot.required_anti_affinity_terms().entry(term).nodes,
+impl OwnTerms {
+    fn new(Cycle { pod, snapshot, objects, .. }: Cycle<'_>) -> Self {
+        let counted = |key: CountKey| Counted { column: snapshot.pod_counts().find(&key), key };
+        let required = pod.required_affinity();
+        Self {
+            affinity: count_key_of_all(required, objects).map(counted),
+            anti: pod.required_anti_affinity().iter().map(|term| counted(count_key(term, objects))).collect(),
+            namespace_labels: objects.namespace_labels(&pod.namespace),
+            matches_self: !required.is_empty() && required.iter().all(|term| term_means(term, pod, objects)),
         }
     }
-}
-
-impl Domains {
-    fn get(&self, snapshot: &Snapshot, domain: u32, node: NodeIdx) -> i64 {
-        let base = match &self.base {
-            Base::Summed { counts, .. } => counts.get(&domain).copied().unwrap_or(0),
-            Base::OnNodes(all) => all.iter().map(|kept| i64::from(kept.nodes(snapshot).get(node))).sum(),
-        };
-        base + self.changes.iter().find(|change| change.domain == domain).map_or(0, |change| change.by)
-    }
-
-    fn is_empty(&self, snapshot: &Snapshot) -> bool {
-        let is_zero = |domain: u32, node: NodeIdx| self.get(snapshot, domain, node) == 0;
-        let base_is_empty = match &self.base {
-            // The count of a domain is the same whichever node asks.
-            Base::Summed { counts, .. } => counts.keys().all(|domain| is_zero(*domain, NodeIdx::FIRST)),
-            Base::OnNodes(all) => self.labelled(snapshot, all).all(|(node, domain)| is_zero(domain, node)),
-        };
-        base_is_empty && self.changes.iter().all(|change| is_zero(change.domain, change.node))
-    }
-
-    /// Nodes that have a count and the label, with their domains.
-    fn labelled<'s>(&self, snapshot: &'s Snapshot, all: &'s [Kept]) -> impl Iterator<Item = (NodeIdx, u32)> + use<'s> {
-        let values = snapshot.labels().get(&self.topology_key).map(LabelColumn::values);
-        let nodes = all.iter().flat_map(|kept| kept.nodes(snapshot).iter()).map(|(node, _)| node);
-        nodes
-            .map(move |node| (node, values.map_or(LabelColumn::NONE, |values| values[node.slot()])))
-            .filter(|(_, domain)| *domain != LabelColumn::NONE)
-    }
-
-    /// Keeps the nodes in domains whose count is positive, or the others; what-if changes are not minded.
-    fn retain(&self, snapshot: &Snapshot, nodes: &mut Candidates<'_>, positive: bool) {
-        let Some(column) = snapshot.labels().get(&self.topology_key) else { return };
-        let values = column.values();
-        match &self.base {
-            Base::Summed { positive: domains, .. } if positive => nodes.retain_ids(values, domains),
-            Base::Summed { positive: domains, .. } => nodes.remove_ids(values, domains),
-            Base::OnNodes(all) if positive => {
-                nodes.retain(|node| {
-                    values[node.slot()] != LabelColumn::NONE
-                        && all.iter().any(|kept| kept.nodes(snapshot).get(node) > 0)
-                });
-            }
-            Base::OnNodes(all) if column.n_labelled() == snapshot.n_nodes() => {
-                for kept in all {
-                    nodes.subtract(kept.nodes(snapshot).nonzero());
-                }
-            }
-            Base::OnNodes(all) => {
-                nodes.retain(|node| {
-                    values[node.slot()] == LabelColumn::NONE
-                        || all.iter().all(|kept| kept.nodes(snapshot).get(node) == 0)
-                });
-            }
-        }
-    }
-}
-
-/// Counts by topology key and domain. Upstream: `topologyToMatchedTermCount`.
-#[derive(Debug, Clone, Default)]
-struct TopologyCounts(SmallVec<[Domains; 1]>);
-
-/// Collects [`TopologyCounts`].
-#[derive(Default)]
-struct Collector {
-    summed: FxHashMap<Arc<str>, FxHashMap<u32, i64>>,
-    on_nodes: FxHashMap<Arc<str>, SmallVec<[Kept; 2]>>,
-}
-
-impl Collector {
-    /// Adds counts of one kind: by reference if each node is a domain of its own and events keep them, else node by node.
-    fn add(
-        &mut self,
-        snapshot: &Snapshot,
-        topology_key: &Arc<str>,
-        kept: Option<Kept>,
-        nodes: impl FnOnce(&mut dyn FnMut(NodeIdx, i64)),
-    ) {
-        let Some(column) = snapshot.labels().get(topology_key) else { return };
-        if let Some(kept) = kept.filter(|_| column.is_unique()) {
-            self.on_nodes.entry(Arc::clone(topology_key)).or_default().push(kept);
-            return;
-        }
-        let values = column.values();
-        let domains = self.summed.entry(Arc::clone(topology_key)).or_default();
-        nodes(&mut |node, count| {
-            let domain = values[node.slot()];
-            if domain != LabelColumn::NONE {
-                *domains.entry(domain).or_default() += count;
-            }
-        });
-    }
-
-    fn add_entry(&mut self, snapshot: &Snapshot, term: TermIdx, entry: &TermEntry) {
-        self.add(snapshot, &entry.term.topology_key, Some(Kept::AntiAffinity(term)), |each| {
-            for (node, count) in entry.nodes.iter() {
-                each(node, i64::from(count));
-            }
-        });
-    }
-
-    fn add_pods(&mut self, snapshot: &Snapshot, topology_key: &Arc<str>, key: &CountKey) {
-        let kept = snapshot.pod_counts().find(key).map(Kept::Pods);
-        self.add(snapshot, topology_key, kept, |each| counted(snapshot, key, each));
-    }
-
-    fn finish(self, snapshot: &Snapshot) -> TopologyCounts {
-        let summed = self.summed.into_iter().map(|(topology_key, counts)| {
-            let n_ids = snapshot.labels().get(&topology_key).map_or(0, LabelColumn::n_ids);
-            let positive = IdSet::new(n_ids, false, |domain| counts.get(&domain).is_some_and(|count| *count > 0));
-            (topology_key, Base::Summed { counts: Arc::new(counts), positive: Arc::new(positive) })
-        });
-        let on_nodes = self.on_nodes.into_iter().map(|(topology_key, all)| (topology_key, Base::OnNodes(all)));
-        let mut all: SmallVec<[Domains; 1]> = summed
-            .chain(on_nodes)
-            .map(|(topology_key, base)| Domains { topology_key, base, changes: SmallVec::new() })
-            // Counts on nodes without the label are in no domain.
-            .filter(|domains| match &domains.base {
-                Base::Summed { counts, .. } => !counts.is_empty(),
-                Base::OnNodes(all) => domains.labelled(snapshot, all).next().is_some(),
-            })
-            .collect();
-        all.sort_by(|a, b| a.topology_key.cmp(&b.topology_key));
-        TopologyCounts(all)
-    }
-}
-
-impl TopologyCounts {
-    fn of(&self, topology_key: &str) -> Option<&Domains> {
-        self.0.iter().find(|domains| domains.topology_key.as_ref() == topology_key)
-    }
-
-    fn count(&self, snapshot: &Snapshot, topology_key: &str, node: NodeIdx) -> i64 {
-        match (self.of(topology_key), domain_of(snapshot, topology_key, node)) {
-            (Some(domains), Some(domain)) => domains.get(snapshot, domain, node),
-            _ => 0,
-        }
-    }
-
-    fn is_empty(&self, snapshot: &Snapshot) -> bool {
-        self.0.iter().all(|domains| domains.is_empty(snapshot))
-    }
-
-    fn change(&mut self, snapshot: &Snapshot, topology_key: &Arc<str>, node: NodeIdx, by: i64) {
-        let Some(domain) = domain_of(snapshot, topology_key, node) else { return };
-        let at = self.0.iter().position(|domains| domains.topology_key == *topology_key).unwrap_or_else(|| {
-            let base = Base::Summed { counts: Arc::default(), positive: Arc::new(IdSet::Only(SmallVec::new())) };
-            self.0.push(Domains { topology_key: Arc::clone(topology_key), base, changes: SmallVec::new() });
-            self.0.len() - 1
-        });
-        let changes = &mut self.0[at].changes;
-        match changes.iter_mut().find(|change| change.domain == domain) {
-            Some(change) => change.by += by,
-            None => changes.push(Change { domain, node, by }),
-        }
-    }
-}
-
-fn domain_of(snapshot: &Snapshot, topology_key: &str, node: NodeIdx) -> Option<u32> {
-    let id = snapshot.labels().get(topology_key)?.values()[node.slot()];
-    (id != LabelColumn::NONE).then_some(id)
 }
 
 /// What the incoming pod meets.
@@ -385,37 +185,45 @@ fn term_means(term: &AffinityTerm, pod: &Pod, objects: &Objects) -> bool {
 impl FilterPlugin for InterPodAffinity {
     type State = Affinities;
 
-    fn pre_filter(&self, cycle: Cycle<'_>, _: &mut CycleState) -> Result<PreFilterStatus<Affinities>> {
-        let (pod, snapshot, objects) = (cycle.pod, cycle.snapshot, cycle.objects);
-        let namespace_labels = objects.namespace_labels(&pod.namespace);
+    fn pre_filter(&self, cycle: Cycle<'_>, shared: &mut CycleState) -> Result<PreFilterStatus<Affinities>> {
+        let (pod, snapshot) = (cycle.pod, cycle.snapshot);
+        let (required, anti_terms) = (pod.required_affinity(), pod.required_anti_affinity());
+        let is_replica = shared.get::<OwnTerms>().is_some();
+        if !is_replica && !(required.is_empty() && anti_terms.is_empty()) {
+            shared.insert(OwnTerms::new(cycle));
+        }
+        let own = shared.get::<OwnTerms>();
+        let namespace_labels = match own {
+            Some(own) => own.namespace_labels.clone(),
+            None => cycle.objects.namespace_labels(&pod.namespace),
+        };
         let mut existing = Collector::default();
         let terms = snapshot.required_anti_affinity_terms();
         for (term, entry) in terms.matching(&pod.namespace, &pod.labels, &namespace_labels) {
             existing.add_entry(snapshot, term, entry);
         }
-        let existing_anti = existing.finish(snapshot);
-        let (required, anti_terms) = (pod.required_affinity(), pod.required_anti_affinity());
-        if existing_anti.0.is_empty() && required.is_empty() && anti_terms.is_empty() {
+        // Replicas are seldom filtered in chunks.
+        let in_chunks = !is_replica;
+        let existing_anti = existing.finish(snapshot, in_chunks);
+        if existing_anti.0.is_empty() && own.is_none() {
             return Ok(PreFilterStatus::Skip);
         }
 
-        let mut anti = Collector::default();
-        for term in anti_terms {
-            anti.add_pods(snapshot, &term.topology_key, &count_key(term, objects));
+        let (mut anti, mut affinity) = (Collector::default(), Collector::default());
+        for (term, counted) in anti_terms.iter().zip(own.map_or(&[][..], |own| &own.anti)) {
+            anti.add_pods(snapshot, &term.topology_key, counted);
         }
-        let mut affinity = Collector::default();
-        if let Some(key) = count_key_of_all(required, objects) {
+        if let Some(counted) = own.and_then(|own| own.affinity.as_ref()) {
             for term in required {
-                affinity.add_pods(snapshot, &term.topology_key, &key);
+                affinity.add_pods(snapshot, &term.topology_key, counted);
             }
         }
-        let matches_self = !required.is_empty() && required.iter().all(|term| term_means(term, pod, objects));
         Ok(PreFilterStatus::success(Affinities {
             existing_anti,
-            affinity: affinity.finish(snapshot),
-            anti: anti.finish(snapshot),
+            affinity: affinity.finish(snapshot, in_chunks),
+            anti: anti.finish(snapshot, in_chunks),
             namespace_labels,
-            matches_self,
+            matches_self: own.is_some_and(|own| own.matches_self),
         }))
     }
 
@@ -477,8 +285,8 @@ impl Affinities {
             }
             pods_exist &= self.affinity.count(snapshot, &term.topology_key, node.idx()) > 0;
         }
-        let is_first = self.matches_self && self.affinity.is_empty(snapshot);
-        if !(pods_exist || is_first) {
+        let may_be_first = || self.matches_self && self.affinity.is_empty(snapshot);
+        if !pods_exist && !may_be_first() {
             return Some(REASON_AFFINITY);
         }
         let is_near = |term: &AffinityTerm| self.anti.count(snapshot, &term.topology_key, node.idx()) > 0;

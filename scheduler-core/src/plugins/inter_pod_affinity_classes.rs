@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::inter_pod_affinity::{InterPodAffinity, count_key, count_key_of_all};
+use super::inter_pod_affinity::{InterPodAffinity, OwnTerms, count_key};
+use super::inter_pod_affinity_counts::Counted;
 use crate::cache::{LabelColumn, NodeCounts, NodeIdx, Snapshot, TermCounts};
 use crate::framework::{Cycle, Sharing, Signature};
 use crate::model::{AffinityTerm, WeightedAffinityTerm};
@@ -23,12 +24,17 @@ struct AtKey<'a> {
     scoring: SmallVec<[(&'a NodeCounts, i64); 2]>,
 }
 
-pub(super) fn sign(plugin: &InterPodAffinity, cycle: Cycle<'_>, signature: &mut Signature) -> Sharing {
+pub(super) fn sign(
+    plugin: &InterPodAffinity,
+    cycle: Cycle<'_>,
+    own: Option<&OwnTerms>,
+    signature: &mut Signature,
+) -> Sharing {
     let (pod, objects) = (cycle.pod, cycle.objects);
     if !has_terms(cycle) && !is_meant(cycle) {
         return Sharing::ByNode;
     }
-    let Some(all) = at_keys(plugin, cycle) else { return Sharing::Never };
+    let Some(all) = at_keys(plugin, cycle, own) else { return Sharing::Never };
     for at_key in &all {
         (at_key.key, at_key.column.is_unique()).hash(signature);
     }
@@ -44,9 +50,15 @@ pub(super) fn sign(plugin: &InterPodAffinity, cycle: Cycle<'_>, signature: &mut 
     Sharing::ByClass
 }
 
-pub(super) fn classify(plugin: &InterPodAffinity, cycle: Cycle<'_>, nodes: &[NodeIdx], classes: &mut [u64]) {
+pub(super) fn classify(
+    plugin: &InterPodAffinity,
+    cycle: Cycle<'_>,
+    own: Option<&OwnTerms>,
+    nodes: &[NodeIdx],
+    classes: &mut [u64],
+) {
     classes.fill(0);
-    for (at, at_key) in at_keys(plugin, cycle).into_iter().flatten().enumerate() {
+    for (at, at_key) in at_keys(plugin, cycle, own).into_iter().flatten().enumerate() {
         for (class, node) in classes.iter_mut().zip(nodes) {
             *class |= u64::from(at_key.class(*node)) << (32 * at);
         }
@@ -104,7 +116,11 @@ fn is_meant(cycle: Cycle<'_>) -> bool {
 }
 
 /// By key, sorted. `None` if there are too many keys, or if a column is missing.
-fn at_keys<'a>(plugin: &InterPodAffinity, cycle: Cycle<'a>) -> Option<SmallVec<[AtKey<'a>; MAX_KEYS]>> {
+fn at_keys<'a>(
+    plugin: &InterPodAffinity,
+    cycle: Cycle<'a>,
+    own: Option<&OwnTerms>,
+) -> Option<SmallVec<[AtKey<'a>; MAX_KEYS]>> {
     let (pod, snapshot, objects) = (cycle.pod, cycle.snapshot, cycle.objects);
     let mut all: SmallVec<[AtKey<'a>; MAX_KEYS]> = SmallVec::new();
     let mut find = |key: &'a Arc<str>| -> Option<usize> {
@@ -118,7 +134,7 @@ fn at_keys<'a>(plugin: &InterPodAffinity, cycle: Cycle<'a>) -> Option<SmallVec<[
     let counts_of = |term: &AffinityTerm| snapshot.pod_counts().get(&count_key(term, objects));
 
     // First all keys, then what stands at them.
-    let labels = objects.namespace_labels(&pod.namespace);
+    let labels = own.map_or_else(|| objects.namespace_labels(&pod.namespace), |own| own.namespace_labels.clone());
     let [required, required_anti, preferred] = kinds(snapshot).map(|terms| {
         let matching = terms.matching(&pod.namespace, &pod.labels, &labels).map(|(_, entry)| entry);
         matching.collect::<SmallVec<[_; 4]>>()
@@ -130,15 +146,19 @@ fn at_keys<'a>(plugin: &InterPodAffinity, cycle: Cycle<'a>) -> Option<SmallVec<[
         find(&entry.term.topology_key)?;
     }
     all.sort_by(|a, b| a.key.cmp(b.key));
-    for at_key in &mut all {
+    // Only where each node is a domain of its own do counts tell nodes apart: see `AtKey::class`.
+    for at_key in all.iter_mut().filter(|at_key| at_key.column.is_unique()) {
         let is_here = |term: &AffinityTerm| term.topology_key == *at_key.key;
-        if let Some(key) = count_key_of_all(pod.required_affinity(), objects)
+        let nodes = |counted: &Counted| counted.column.map(|column| snapshot.pod_counts().nodes(column));
+        if let Some(affinity) = own.and_then(|own| own.affinity.as_ref())
             && pod.required_affinity().iter().any(is_here)
         {
-            at_key.deciding[0].push(snapshot.pod_counts().get(&key)?);
+            at_key.deciding[0].push(nodes(affinity)?);
         }
-        for term in pod.required_anti_affinity().iter().filter(|term| is_here(term)) {
-            at_key.deciding[1].push(counts_of(term)?);
+        for (term, counted) in pod.required_anti_affinity().iter().zip(own.map_or(&[][..], |own| &own.anti)) {
+            if is_here(term) {
+                at_key.deciding[1].push(nodes(counted)?);
+            }
         }
         at_key.deciding[2].extend(required_anti.iter().filter(|entry| is_here(&entry.term)).map(|entry| &entry.nodes));
         let own: [(&[WeightedAffinityTerm], i64); 2] = match pod.affinity.as_deref() {

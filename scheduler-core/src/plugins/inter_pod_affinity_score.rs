@@ -3,9 +3,8 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
-
-use super::inter_pod_affinity::{InterPodAffinity, count_key, counted};
+use super::inter_pod_affinity::{InterPodAffinity, count_key};
+use super::inter_pod_affinity_counts::counted;
 use crate::cache::exact::{float, integer};
 use crate::cache::{LabelColumn, Lanes, NodeIdx, NodeView, SlotRun, Snapshot, TermEntry, vectorized};
 use crate::framework::{Cycle, CycleState, MAX_NODE_SCORE, PluginError, PreScoreStatus, Result, ScorePlugin};
@@ -17,30 +16,46 @@ pub struct TopologyScores(Vec<(Arc<str>, Vec<i64>)>);
 /// Adds up scores by topology key and domain.
 struct Adder<'a> {
     snapshot: &'a Snapshot,
-    by_key: FxHashMap<Arc<str>, Vec<i64>>,
+    by_key: Vec<(Arc<str>, Vec<i64>)>,
 }
 
 impl Adder<'_> {
-    /// A term that reaches no node with the label leaves no trace.
-    fn add(&mut self, key: &Arc<str>, weight: i64, nodes: impl FnOnce(&mut dyn FnMut(NodeIdx, i64))) {
+    /// Counts by domain where events keep them, else node by node. A term that reaches no node with the label leaves no
+    /// trace.
+    fn add(
+        &mut self,
+        key: &Arc<str>,
+        weight: i64,
+        by_domain: Option<&[u32]>,
+        nodes: impl FnOnce(&mut dyn FnMut(NodeIdx, i64)),
+    ) {
         let Some(column) = self.snapshot.labels().get(key) else { return };
         let values = column.values();
         let by_key = &mut self.by_key;
+        let mut add = |domain: u32, count: i64| {
+            let at = by_key.iter().position(|(known, _)| known == key).unwrap_or_else(|| {
+                by_key.push((Arc::clone(key), vec![0; column.n_ids()]));
+                by_key.len() - 1
+            });
+            let score = &mut by_key[at].1[domain as usize];
+            *score = score.wrapping_add(weight.wrapping_mul(count));
+        };
+        if let Some(by_domain) = by_domain {
+            for (domain, count) in (0..).zip(by_domain).filter(|(_, count)| **count > 0) {
+                add(domain, i64::from(*count));
+            }
+            return;
+        }
         nodes(&mut |node, count| {
             let domain = values[node.slot()];
             if domain != LabelColumn::NONE {
-                let scores = match by_key.get_mut(key) {
-                    Some(scores) => scores,
-                    None => by_key.entry(Arc::clone(key)).or_insert(vec![0; column.n_ids()]),
-                };
-                let score = &mut scores[domain as usize];
-                *score = score.wrapping_add(weight.wrapping_mul(count));
+                add(domain, count);
             }
         });
     }
 
     fn add_entry(&mut self, entry: &TermEntry, weight: i32) {
-        self.add(&entry.term.topology_key, i64::from(weight), |each| {
+        self.add(&entry.term.topology_key, i64::from(weight), entry.by_domain(), |each| {
             for (node, count) in entry.nodes.iter() {
                 each(node, i64::from(count));
             }
@@ -61,12 +76,15 @@ impl ScorePlugin for InterPodAffinity {
         if self.ignore_preferred_terms_of_existing_pods && !has_preferences {
             return Ok(PreScoreStatus::Skip);
         }
-        let mut adder = Adder { snapshot, by_key: FxHashMap::default() };
+        let mut adder = Adder { snapshot, by_key: Vec::new() };
         let own = preferred.iter().map(|term| (term, 1)).chain(preferred_anti.iter().map(|term| (term, -1)));
         for (weighted, sign) in own {
             let key = count_key(&weighted.term, cycle.objects);
             let weight = i64::from(weighted.weight) * sign;
-            adder.add(&weighted.term.topology_key, weight, |each| counted(snapshot, &key, each));
+            let topology_key = &weighted.term.topology_key;
+            let column = snapshot.pod_counts().find(&key);
+            let by_domain = column.and_then(|column| snapshot.pod_counts().by_domain(column, topology_key));
+            adder.add(topology_key, weight, by_domain, |each| counted(snapshot, &key, each));
         }
         let namespace_labels = cycle.objects.namespace_labels(&pod.namespace);
         if self.hard_weight > 0 {
@@ -82,7 +100,7 @@ impl ScorePlugin for InterPodAffinity {
         if adder.by_key.is_empty() {
             return Ok(PreScoreStatus::Skip);
         }
-        Ok(PreScoreStatus::Success(TopologyScores(adder.by_key.into_iter().collect())))
+        Ok(PreScoreStatus::Success(TopologyScores(adder.by_key)))
     }
 
     /// Does not look at the feasible nodes.

@@ -14,6 +14,7 @@ pub mod gang_scheduling;
 pub mod image_locality;
 pub mod inter_pod_affinity;
 mod inter_pod_affinity_classes;
+mod inter_pod_affinity_counts;
 mod inter_pod_affinity_score;
 pub mod node_affinity;
 pub mod node_declared_features;

@@ -100,7 +100,9 @@ impl InFlight {
             Some(last) => last,
             None => self.flights.remove_entry(uid)?,
         };
-        if let Ok(at) = self.starts.binary_search_by_key(&flight.start, |(start, _)| *start) {
+        if self.starts.back().is_some_and(|(start, _)| *start == flight.start) {
+            self.starts.pop_back();
+        } else if let Ok(at) = self.starts.binary_search_by_key(&flight.start, |(start, _)| *start) {
             self.starts[at].1 = false;
         }
         while self.starts.front().is_some_and(|(_, is_in_flight)| !is_in_flight) {

@@ -2,13 +2,13 @@
 //!
 //! Nodes of one group differ only in a number, their *rest*: what all plugins that do not normalise gave them together.
 //! A tree has a leaf for every word of 64 slots, a branch for 64 leaves, and a root; each holds the highest rest below it
-//! and how many nodes have it. Changing a node costs one leaf, one branch and one root of its group: O(64 + 64 + n/4096),
-//! in loops that vectorise.
+//! and how many nodes have it. Changing one node changes the heads on the way to the root by what it had and has: only where
+//! the last of the best ones has got worse, its 64 neighbours are looked at, in loops that vectorise.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::cache::{LANES, Lanes, NodeIdx, mask_of, ones, vectorized};
+use crate::cache::{LANES, Lanes, NodeIdx, clear_bit, mask_of, ones, set_bit, vectorized};
 
 /// What nodes of one group have in common: raw scores that are normalised, and classes.
 pub(super) type Key = SmallVec<[i64; 4]>;
@@ -18,6 +18,9 @@ const MAX_GROUPS: usize = 256;
 
 /// Leaves below a branch.
 const FAN_OUT: usize = 64;
+
+/// So many groups are looked through faster than a key is hashed.
+const FEW_GROUPS: usize = 16;
 
 /// There are more groups than it is worth to keep.
 #[derive(Debug)]
@@ -44,6 +47,19 @@ impl Head {
             std::cmp::Ordering::Equal => Self { rest: self.rest, n_ties: self.n_ties + other.n_ties },
         }
     }
+
+    /// The head of a family after one of its members went from `before` to `now`. `None` if no other member is known to
+    /// be as good as the best that has left.
+    #[inline]
+    fn after(self, before: Self, now: Self) -> Option<Self> {
+        if now.rest > self.rest {
+            return Some(now);
+        }
+        let left = if before.rest == self.rest { before.n_ties } else { 0 };
+        let came = if now.rest == self.rest { now.n_ties } else { 0 };
+        let n_ties = self.n_ties + came - left;
+        (n_ties > 0).then_some(Self { rest: self.rest, n_ties })
+    }
 }
 
 /// One level of a tree: the heads of its leaves, or of its branches, in families of [`FAN_OUT`]. Empty ones fill up the
@@ -62,6 +78,10 @@ impl Level {
 
     fn n_families(&self) -> usize {
         self.rests.len() / FAN_OUT
+    }
+
+    fn get(&self, at: usize) -> Head {
+        Head { rest: self.rests[at], n_ties: self.n_ties[at] }
     }
 
     fn set(&mut self, at: usize, head: Head) {
@@ -145,6 +165,29 @@ impl Group {
         }
     }
 
+    /// One of the nodes went from `before` to `now`, or came, or went.
+    fn change(&mut self, slot: usize, before: Head, now: Head, leaf: impl FnOnce() -> Head) {
+        let (word, branch) = (slot / LANES, slot / LANES / FAN_OUT);
+        let was = self.leaves.get(word);
+        let is = was.after(before, now).unwrap_or_else(leaf);
+        if is == was {
+            return;
+        }
+        self.leaves.set(word, is);
+        let (before, now) = (was, is);
+        let was = self.branches.get(branch);
+        let is = was.after(before, now).unwrap_or_else(|| self.leaves.head(branch));
+        if is == was {
+            return;
+        }
+        self.branches.set(branch, is);
+        self.root = self.root.after(was, is).unwrap_or_else(|| self.branches_head());
+    }
+
+    fn branches_head(&self) -> Head {
+        (0..self.branches.n_families()).map(|family| self.branches.head(family)).fold(Head::EMPTY, Head::or)
+    }
+
     /// Sees to it that the representative is a node of the group.
     fn represent(&mut self) {
         let slot = self.representative.slot();
@@ -168,6 +211,8 @@ pub(super) struct Groups {
     rest: Vec<i32>,
     /// Branches below which something changed.
     dirty: Vec<(GroupId, usize)>,
+    /// How often a group came or went.
+    n_comings: u64,
 }
 
 impl Groups {
@@ -181,6 +226,72 @@ impl Groups {
     /// Number of slots that were there.
     pub(super) fn n_slots(&self) -> usize {
         self.of_slot.len()
+    }
+
+    /// Says anew what one node is: nothing if it is not feasible, or its group's key and its rest. All must be
+    /// [settled](Self::settle).
+    pub(super) fn set_node(&mut self, node: NodeIdx, row: Option<(&[i64], i32)>) -> Result<(), TooManyGroups> {
+        let slot = node.slot();
+        let was = self.of_slot[slot];
+        let is = match row {
+            None => Self::NONE,
+            Some((key, _)) if was != Self::NONE && *self.groups[usize::from(was)].key == *key => was,
+            Some((key, _)) => self.intern(key)?.0,
+        };
+        let head = |rest| Head { rest, n_ties: 1 };
+        let before = head(self.rest[slot]);
+        self.of_slot[slot] = is;
+        self.rest[slot] = row.map_or(0, |(_, rest)| rest);
+        let now = head(self.rest[slot]);
+        if was == is {
+            if is != Self::NONE {
+                self.change(is, slot, before, now);
+            }
+            return Ok(());
+        }
+        if is != Self::NONE {
+            let group = &mut self.groups[usize::from(is)];
+            set_bit(&mut group.members, slot);
+            group.n_nodes += 1;
+            if group.n_nodes == 1 {
+                group.representative = node;
+            }
+            self.change(is, slot, Head::EMPTY, now);
+        }
+        if was != Self::NONE {
+            let group = &mut self.groups[usize::from(was)];
+            clear_bit(&mut group.members, slot);
+            group.n_nodes -= 1;
+            self.change(was, slot, before, Head::EMPTY);
+            self.groups[usize::from(was)].represent();
+            self.free_if_empty(GroupId(was));
+        }
+        Ok(())
+    }
+
+    fn change(&mut self, id: u16, slot: usize, before: Head, now: Head) {
+        let first = slot / LANES * LANES;
+        let Self { of_slot, rest, groups, .. } = self;
+        groups[usize::from(id)].change(slot, before, now, || {
+            let of_slot = of_slot[first..].first_chunk().expect("slots come in whole words");
+            let rest = rest[first..].first_chunk().expect("slots come in whole words");
+            vectorized(LeafOf { group: id, of_slot, rest }).head
+        });
+    }
+
+    fn free_if_empty(&mut self, id: GroupId) {
+        let group = &mut self.groups[usize::from(id.0)];
+        if group.n_nodes == 0 {
+            self.ids.remove(&group.key);
+            group.key.clear();
+            self.free.push(id);
+            self.n_comings += 1;
+        }
+    }
+
+    /// Changes whenever a group comes or goes: as long as it stays the same, ids mean the same keys.
+    pub(super) fn n_comings(&self) -> u64 {
+        self.n_comings
     }
 
     /// Says anew, for some slots of one word, which nodes are feasible, and the group and rest of each: `nodes` in node
@@ -238,14 +349,9 @@ impl Groups {
             for &(_, branch) in of_group {
                 group.branches.set(branch, group.leaves.head(branch));
             }
-            let families = (0..group.branches.n_families()).map(|family| group.branches.head(family));
-            group.root = families.fold(Head::EMPTY, Head::or);
+            group.root = group.branches_head();
             group.represent();
-            if group.n_nodes == 0 {
-                self.ids.remove(&group.key);
-                group.key.clear();
-                self.free.push(id);
-            }
+            self.free_if_empty(id);
         }
         dirty.clear();
         self.dirty = dirty;
@@ -298,18 +404,20 @@ impl Groups {
                 let family = level(group).family(family);
                 vectorized(AddTies { family, rest: group.root.rest, sums: &mut sums });
             }
-            for (at, n_ties) in sums.into_iter().enumerate() {
-                if *rank < n_ties {
-                    return family * FAN_OUT + at;
-                }
-                *rank -= n_ties;
+            if let Some(at) = member_of_rank(&sums, rank) {
+                return family * FAN_OUT + at;
             }
             family += 1;
         }
     }
 
     fn intern(&mut self, key: &[i64]) -> Result<GroupId, TooManyGroups> {
-        if let Some(id) = self.ids.get(key) {
+        if self.groups.len() <= FEW_GROUPS {
+            let known = self.groups.iter().position(|group| *group.key == *key);
+            if let Some(at) = known {
+                return Ok(GroupId(u16::try_from(at).expect("there are few groups")));
+            }
+        } else if let Some(id) = self.ids.get(key) {
             return Ok(*id);
         }
         let id = match self.free.pop() {
@@ -322,8 +430,28 @@ impl Groups {
         };
         self.groups[usize::from(id.0)].key = key.into();
         self.ids.insert(key.into(), id);
+        self.n_comings += 1;
         Ok(id)
     }
+}
+
+/// The member of a family in which the node of this rank is, given how many nodes each has; the rank is counted down. Eight
+/// members at a time are passed over.
+fn member_of_rank(n_nodes: &[u32; FAN_OUT], rank: &mut u32) -> Option<usize> {
+    for (first, eight) in (0..).step_by(8).zip(n_nodes.as_chunks::<8>().0) {
+        match rank.checked_sub(eight.iter().sum()) {
+            Some(left) => *rank = left,
+            None => {
+                for (at, n_nodes) in (first..).zip(eight) {
+                    match rank.checked_sub(*n_nodes) {
+                        Some(left) => *rank = left,
+                        None => return Some(at),
+                    }
+                }
+            }
+        }
+    }
+    None
 }
 
 /// What a group has in one word of slots.
@@ -392,6 +520,7 @@ mod tests {
         #[test]
         fn groups_know_their_best_nodes_after_any_changes(
             changes in prop::collection::vec((0..N_SLOTS, prop::option::of((0_i64..3, 0_i32..4))), 1..80),
+            one_by_one in any::<bool>(),
         ) {
             let mut all: Vec<Option<(i64, i32)>> =
                 (0..N_SLOTS).map(|slot| (slot % 7 != 0).then_some((1, i32::try_from(slot % 3).unwrap_or(0)))).collect();
@@ -402,9 +531,13 @@ mod tests {
                 all[slot] = row;
                 let (node, alone) = (NodeIdx::from_slot(slot), 1 << (slot % LANES));
                 let row = row.map(|(key, rest)| ([key], rest));
-                let row = row.iter().map(|(key, rest)| (node, &key[..], *rest));
-                groups.set_slots(slot / LANES, alone, row).expect("few groups");
-                groups.settle();
+                if one_by_one {
+                    groups.set_node(node, row.as_ref().map(|(key, rest)| (&key[..], *rest))).expect("few groups");
+                } else {
+                    let row = row.iter().map(|(key, rest)| (node, &key[..], *rest));
+                    groups.set_slots(slot / LANES, alone, row).expect("few groups");
+                    groups.settle();
+                }
             }
             let ids: Vec<GroupId> = groups.iter().collect();
             let mut tied = Vec::new();
@@ -423,6 +556,11 @@ mod tests {
             prop_assert_eq!(ids.iter().map(|id| groups.n_nodes(*id)).sum::<usize>(), all.iter().flatten().count());
             for (rank, slot) in tied.iter().enumerate() {
                 prop_assert_eq!(groups.tie(&ids, u32::try_from(rank).unwrap_or(0)).slot(), *slot);
+            }
+            for &id in &ids {
+                let of_group = |rank| groups.tie(&[id], rank).slot();
+                let best: Vec<usize> = (0..groups.head(id).n_ties).map(of_group).collect();
+                prop_assert!(best.is_sorted() && best.iter().all(|slot| tied.contains(slot)));
             }
         }
     }

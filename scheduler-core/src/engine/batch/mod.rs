@@ -72,6 +72,7 @@ struct Batch {
     /// `None` before the first time, and for good after there were too many groups.
     groups: Option<Groups>,
     parts: Parts,
+    totals: Totals,
     is_unfit: bool,
     /// How much of the change log is in the groups.
     n_changes: u64,
@@ -111,6 +112,34 @@ impl Batches {
     }
 }
 
+/// What the groups got from the scores that normalise and share by node: that holds as long as the same groups come into
+/// question, since normalising depends only on which raw scores there are.
+#[derive(Debug, Default)]
+struct Totals {
+    /// [`Groups::n_comings`] at that time.
+    n_comings: u64,
+    of_groups: SmallVec<[(GroupId, i64); 4]>,
+}
+
+impl Totals {
+    /// Gives the candidates what they got, if that is known.
+    fn give(&self, n_comings: u64, candidates: &mut [Candidate]) -> bool {
+        let known = self.n_comings == n_comings && self.of_groups.len() == candidates.len();
+        if !known || candidates.iter().zip(&self.of_groups).any(|(candidate, (group, _))| candidate.group != *group) {
+            return false;
+        }
+        for (candidate, (_, total)) in candidates.iter_mut().zip(&self.of_groups) {
+            candidate.total = *total;
+        }
+        true
+    }
+
+    fn keep(&mut self, n_comings: u64, candidates: &[Candidate]) {
+        self.n_comings = n_comings;
+        self.of_groups = candidates.iter().map(|candidate| (candidate.group, candidate.total)).collect();
+    }
+}
+
 /// A group of feasible nodes, as one of them speaks for it.
 struct Candidate {
     group: GroupId,
@@ -142,7 +171,7 @@ impl Algorithm<'_> {
             if !batch.parts.update(self, &sharings, shared, states, &score_states) {
                 batch.groups = None;
             }
-            self.decide_in(batch, &sharings, shared, states, &mut score_states)
+            self.decide_in(batch, shared, states, &mut score_states)
         });
         let decision = match decision {
             Ok(decision) => decision?,
@@ -206,7 +235,6 @@ impl Algorithm<'_> {
     fn decide_in(
         &self,
         batch: &mut Batch,
-        sharings: &Sharings,
         shared: &CycleState,
         states: &FilterStates,
         score_states: &mut ScoreStates,
@@ -217,19 +245,27 @@ impl Algorithm<'_> {
         let changed = known.and_then(|_| snapshot.changes().since(batch.n_changes));
         match (changed.filter(|changed| changed.len() <= snapshot.n_nodes() / 8 + 8), &mut batch.groups) {
             (Some(changed), Some(groups)) => refresh.only(groups, changed)?,
-            (_, groups) => refresh.all(groups.insert(Groups::new(snapshot.n_slots())))?,
+            (_, groups) => {
+                batch.totals = Totals::default();
+                refresh.all(groups.insert(Groups::new(snapshot.n_slots())))?;
+            }
         }
         batch.n_changes = snapshot.changes().n_changes();
-        let groups = batch.groups.as_ref().expect("it was there, or inserted");
+        let Batch { groups: Some(groups), parts, totals, .. } = batch else { return Ok(None) };
 
-        let mut candidates = self.feasible_groups(groups, sharings, states)?;
+        let mut candidates = self.feasible_groups(groups, parts, states)?;
         let n_feasible = candidates.iter().map(|candidate| groups.n_nodes(candidate.group)).sum::<usize>();
         if n_feasible == 0 || n_feasible > self.n_feasible_nodes_to_find(snapshot.n_nodes()) {
             return Ok(None);
         }
         if n_feasible > 1 {
-            let normalizing = &batch.parts.normalizing;
-            self.score_groups(&mut candidates, (groups, normalizing), sharings, shared, score_states)?;
+            if !totals.give(groups.n_comings(), &mut candidates) {
+                self.score_keys(&mut candidates, (groups, parts), score_states)?;
+                totals.keep(groups.n_comings(), &candidates);
+            }
+            if !parts.scores_by_class.is_empty() {
+                self.score_classes(&mut candidates, (groups, parts), shared, score_states)?;
+            }
         }
         let node = self.select_in(&candidates, groups);
         Ok(Some(Decision { node, n_evaluated: snapshot.n_nodes(), n_feasible }))
@@ -239,20 +275,13 @@ impl Algorithm<'_> {
     fn feasible_groups(
         &self,
         groups: &Groups,
-        sharings: &Sharings,
+        parts: &Parts,
         states: &FilterStates,
     ) -> Result<SmallVec<[Candidate; 16]>> {
-        let by_class: SmallVec<[usize; 4]> = self
-            .profile
-            .filter_order
-            .iter()
-            .copied()
-            .filter(|at| sharings.filters[*at] == Sharing::ByClass && !states.slots[*at].is_skipped())
-            .collect();
         let mut candidates = SmallVec::new();
         'groups: for group in groups.iter() {
             let node = groups.representative(group);
-            for &at in &by_class {
+            for &at in &parts.filters_by_class {
                 let view = self.cycle.snapshot.view(node);
                 if !self.profile.filters[at].plugin.filter(states, at, self.cycle, view)?.is_success() {
                     continue 'groups;
@@ -263,43 +292,65 @@ impl Algorithm<'_> {
         Ok(candidates)
     }
 
-    /// Gives each group its weighted sum of the scores that normalise.
-    fn score_groups(
+    /// Gives each group its weighted sum of the scores that normalise and share by node.
+    fn score_keys(
         &self,
         candidates: &mut [Candidate],
-        (groups, normalizing): (&Groups, &[usize]),
-        sharings: &Sharings,
+        (groups, parts): (&Groups, &Parts),
+        states: &ScoreStates,
+    ) -> Result<()> {
+        let nodes: SmallVec<[NodeIdx; 16]> = candidates.iter().map(|candidate| candidate.node).collect();
+        for (n_before, &at) in parts.normalizing.iter().enumerate() {
+            if states.slots[at].is_skipped() {
+                continue;
+            }
+            let keys = candidates.iter().map(|candidate| groups.key(candidate.group));
+            let mut scores = keys.map(|key| key[n_before]).collect::<SmallVec<[i64; 16]>>();
+            self.add_normalized(at, candidates, (&nodes, &mut scores), states)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the scores that normalise and share by class.
+    fn score_classes(
+        &self,
+        candidates: &mut [Candidate],
+        (groups, parts): (&Groups, &Parts),
         shared: &CycleState,
         states: &mut ScoreStates,
     ) -> Result<()> {
         let nodes: SmallVec<[NodeIdx; 16]> = candidates.iter().map(|candidate| candidate.node).collect();
         let classes: SmallVec<[(NodeIdx, usize); 16]> =
             candidates.iter().map(|candidate| (candidate.node, groups.n_nodes(candidate.group))).collect();
-        for &at in self.profile.pre_score_order.iter().filter(|at| sharings.scores[**at] == Sharing::ByClass) {
+        for &at in &parts.pre_scores_by_class {
             self.profile.scores[at].plugin.pre_score_classes(self.cycle, &classes, shared, states, at)?;
         }
         let mut scores: SmallVec<[i64; 16]> = smallvec::smallvec![0; candidates.len()];
-        let by_class = self.profile.score_order.iter().filter(|at| sharings.scores[**at] == Sharing::ByClass);
-        for (n_before, &at) in normalizing.iter().chain(by_class).enumerate() {
-            if states.slots[at].is_skipped() {
-                continue;
-            }
-            let plugin = &self.profile.scores[at].plugin;
-            if n_before < normalizing.len() {
-                for (score, candidate) in scores.iter_mut().zip(&*candidates) {
-                    *score = groups.key(candidate.group)[n_before];
-                }
-            } else {
+        for &at in &parts.scores_by_class {
+            if !states.slots[at].is_skipped() {
+                let plugin = &self.profile.scores[at].plugin;
                 plugin.score_chunk(states, at, self.cycle, shared, &nodes, &mut scores)?;
+                self.add_normalized(at, candidates, (&nodes, &mut scores), states)?;
             }
-            plugin.normalize(states, at, self.cycle, &nodes, &mut scores)?;
-            let weight = self.profile.scores[at].weight.unwrap_or(1);
-            for (candidate, score) in candidates.iter_mut().zip(&scores) {
-                if !(0..=MAX_NODE_SCORE).contains(score) {
-                    return Err(PluginError::new("a score is out of range"));
-                }
-                candidate.total += weight * score;
+        }
+        Ok(())
+    }
+
+    /// Normalises what one plugin gave the candidates, and adds it to their totals.
+    fn add_normalized(
+        &self,
+        at: usize,
+        candidates: &mut [Candidate],
+        (nodes, scores): (&[NodeIdx], &mut [i64]),
+        states: &ScoreStates,
+    ) -> Result<()> {
+        let entry = &self.profile.scores[at];
+        entry.plugin.normalize(states, at, self.cycle, nodes, scores)?;
+        for (candidate, score) in candidates.iter_mut().zip(scores) {
+            if !(0..=MAX_NODE_SCORE).contains(score) {
+                return Err(PluginError::new("a score is out of range"));
             }
+            candidate.total += entry.weight.unwrap_or(1) * *score;
         }
         Ok(())
     }

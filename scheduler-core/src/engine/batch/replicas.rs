@@ -84,7 +84,7 @@ impl Algorithm<'_> {
         batches.clock += 1;
         let batch = &mut batches.all[*batch].2;
         batch.last_used = batches.clock;
-        let decision = self.decide_in(batch, sharings, left, filter_states, score_states).ok()??;
+        let decision = self.decide_in(batch, left, filter_states, score_states).ok()??;
         *start_index %= decision.n_evaluated.max(1);
         *shared = left.clone();
         batches.replicas = Some(replicas);

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::groups::{Groups, Key, TooManyGroups};
-use crate::cache::{Candidates, NodeIdx, ones};
+use crate::cache::{Candidates, NodeIdx};
 use crate::engine::algorithm::Algorithm;
 use crate::framework::{
     CycleState, FilterSlot, FilterStates, MAX_NODE_SCORE, PluginError, Result, ScoreStates, Sharing,
@@ -12,7 +12,7 @@ use crate::framework::{
 /// Words that are computed at one time.
 const WORDS_PER_RUN: usize = 8;
 /// So many nodes are asked about one by one: what chunk methods prepare costs more than they save.
-const FEW_NODES: u32 = 4;
+const FEW_NODES: usize = 4;
 
 /// How each plugin of the profile shares for the pod, by position.
 #[derive(Debug, Default)]
@@ -36,6 +36,11 @@ pub(super) struct Parts {
     /// Plugins that share by class: their classes are the second part of the key.
     filter_classes: SmallVec<[usize; 4]>,
     score_classes: SmallVec<[usize; 4]>,
+    /// Filters that share by class and are not skipped, in their order.
+    pub(super) filters_by_class: SmallVec<[usize; 4]>,
+    /// Scores that share by class, in the order of PreScore and in that of Score.
+    pub(super) pre_scores_by_class: SmallVec<[usize; 4]>,
+    pub(super) scores_by_class: SmallVec<[usize; 4]>,
 }
 
 impl Parts {
@@ -65,7 +70,9 @@ impl Parts {
         let by_node = |at: &usize| sharings.scores[*at] == Sharing::ByNode && !idle_scores[*at];
         let (normalizing, plain) =
             profile.score_order.iter().copied().filter(by_node).partition(|at| profile.scores[*at].plugin.normalizes());
-        let filters = profile.filter_order.iter().copied();
+        let filters = profile.filter_order.iter().copied().filter(|at| !filter_states.slots[*at].is_skipped());
+        let scores_by_class =
+            |order: &[usize]| order.iter().copied().filter(|at| sharings.scores[*at] == Sharing::ByClass).collect();
         let classes = |sharings: &[Sharing]| {
             let positions = (0..sharings.len()).filter(|at| sharings[*at] == Sharing::ByClass);
             positions.collect::<SmallVec<[usize; 4]>>()
@@ -73,9 +80,10 @@ impl Parts {
         let mut score_classes = classes(&sharings.scores);
         score_classes.retain(|at| profile.score_twins[*at].is_none());
         *self = Self {
-            filters: filters
-                .filter(|at| sharings.filters[*at] == Sharing::ByNode && !filter_states.slots[*at].is_skipped())
-                .collect(),
+            filters: filters.clone().filter(|at| sharings.filters[*at] == Sharing::ByNode).collect(),
+            filters_by_class: filters.filter(|at| sharings.filters[*at] == Sharing::ByClass).collect(),
+            pre_scores_by_class: scores_by_class(&profile.pre_score_order),
+            scores_by_class: scores_by_class(&profile.score_order),
             plain,
             normalizing,
             filter_classes: classes(&sharings.filters),
@@ -107,62 +115,73 @@ impl Refresh<'_> {
         Ok(())
     }
 
-    /// Computes the nodes that changed, those of one word of slots together.
-    pub(super) fn only(&self, groups: &mut Groups, changed: impl Iterator<Item = NodeIdx>) -> Result<()> {
-        let mut slots: SmallVec<[usize; 8]> = changed.map(NodeIdx::slot).collect();
-        if slots.is_empty() {
-            return Ok(());
+    /// Computes the nodes that changed, many of one word of slots together.
+    pub(super) fn only(&self, groups: &mut Groups, mut changed: impl ExactSizeIterator<Item = NodeIdx>) -> Result<()> {
+        if changed.len() > 1 {
+            return self.several(groups, changed);
         }
+        // Most often a replica came to it.
+        changed.next().map_or(Ok(()), |node| self.one(groups, node))
+    }
+
+    #[cold]
+    fn several(&self, groups: &mut Groups, changed: impl Iterator<Item = NodeIdx>) -> Result<()> {
+        let mut slots: SmallVec<[usize; 64]> = changed.map(NodeIdx::slot).collect();
         slots.sort_unstable();
-        for of_word in slots.chunk_by(|a, b| a / 64 == b / 64) {
+        slots.dedup();
+        let by_word = || slots.chunk_by(|a, b| a / 64 == b / 64);
+        for of_word in by_word().filter(|of_word| of_word.len() > FEW_NODES) {
             let slots = of_word.iter().fold(0_u64, |slots, slot| slots | 1 << (slot % 64));
-            match slots.count_ones() {
-                ..=FEW_NODES => self.run_few(groups, of_word[0] / 64, slots)?,
-                _ => self.run(groups, of_word[0] / 64, &[slots])?,
-            }
+            self.run(groups, of_word[0] / 64, &[slots])?;
         }
         groups.settle();
+        for slot in by_word().filter(|of_word| of_word.len() <= FEW_NODES).flatten() {
+            self.one(groups, NodeIdx::from_slot(*slot))?;
+        }
         Ok(())
     }
 
-    /// Computes the given slots of one word, node by node.
-    fn run_few(&self, groups: &mut Groups, word: usize, slots: u64) -> Result<()> {
+    /// Computes one node.
+    fn one(&self, groups: &mut Groups, node: NodeIdx) -> Result<()> {
+        let mut key = Key::new();
+        let rest = self.row(node, &mut key)?;
+        groups.set_node(node, rest.map(|rest| (&key[..], rest))).map_err(too_many)
+    }
+
+    /// The rest of one node, and the key of its group; `None` if it is not feasible.
+    fn row(&self, node: NodeIdx, key: &mut Key) -> Result<Option<i32>> {
         let Algorithm { profile, cycle, .. } = *self.algorithm;
         let parts = self.parts;
-        let mut rows: SmallVec<[(NodeIdx, Key, i32); FEW_NODES as usize]> = SmallVec::new();
-        'nodes: for lane in ones(slots & cycle.snapshot.live()[word]) {
-            let node = NodeIdx::from_slot(word * 64 + lane);
-            let view = cycle.snapshot.view(node);
-            for &at in &parts.filters {
-                if !profile.filters[at].plugin.filter(self.filter_states, at, cycle, view)?.is_success() {
-                    continue 'nodes;
-                }
-            }
-            let score = |at: usize| profile.scores[at].plugin.score(self.score_states, at, cycle, self.shared, view);
-            let mut rest = 0;
-            for &at in &parts.plain {
-                rest += profile.scores[at].weight.unwrap_or(1) * in_range(score(at)?)?;
-            }
-            let mut key = Key::new();
-            for &at in &parts.normalizing {
-                key.push(score(at)?);
-            }
-            let mut class = [0];
-            for &at in &parts.filter_classes {
-                profile.filters[at].plugin.classify(cycle, self.shared, &[node], &mut class);
-                key.push(class[0].cast_signed());
-            }
-            for &at in &parts.score_classes {
-                profile.scores[at].plugin.classify(cycle, self.shared, &[node], &mut class);
-                key.push(class[0].cast_signed());
-            }
-            if key.is_empty() {
-                key.push(0);
-            }
-            rows.push((node, key, i32::try_from(rest).unwrap_or(i32::MAX)));
+        if cycle.snapshot.live()[node.slot() / 64] >> (node.slot() % 64) & 1 == 0 {
+            return Ok(None);
         }
-        let rows = rows.iter().map(|(node, key, rest)| (*node, &key[..], *rest));
-        groups.set_slots(word, slots, rows).map_err(too_many)
+        let view = cycle.snapshot.view(node);
+        for &at in &parts.filters {
+            if !profile.filters[at].plugin.filter(self.filter_states, at, cycle, view)?.is_success() {
+                return Ok(None);
+            }
+        }
+        let score = |at: usize| profile.scores[at].plugin.score(self.score_states, at, cycle, self.shared, view);
+        let mut rest = 0;
+        for &at in &parts.plain {
+            rest += profile.scores[at].weight.unwrap_or(1) * in_range(score(at)?)?;
+        }
+        for &at in &parts.normalizing {
+            key.push(score(at)?);
+        }
+        let mut class = [0];
+        for &at in &parts.filter_classes {
+            profile.filters[at].plugin.classify(cycle, self.shared, &[node], &mut class);
+            key.push(class[0].cast_signed());
+        }
+        for &at in &parts.score_classes {
+            profile.scores[at].plugin.classify(cycle, self.shared, &[node], &mut class);
+            key.push(class[0].cast_signed());
+        }
+        if key.is_empty() {
+            key.push(0);
+        }
+        Ok(Some(i32::try_from(rest).unwrap_or(i32::MAX)))
     }
 
     /// Raw scores of one plugin.
