@@ -34,6 +34,10 @@ impl CountKey {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CountIdx(usize);
 
+/// The sums of a count column by domain; valid only within one [`super::Snapshot`], and until columns are asked for again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DomainIdx(CountIdx, usize);
+
 #[derive(Debug, Clone)]
 struct Column {
     key: CountKey,
@@ -84,8 +88,25 @@ impl PodCounts {
     /// [`super::Indexes::domain_count`] asked for it.
     #[must_use]
     pub fn domains(&self, key: &CountKey, topology_key: &str, inclusion: &Inclusion) -> Option<&DomainCounts> {
-        let column = self.columns[*self.by_key.get(key)?].as_ref()?;
-        column.domains.iter().find(|domains| domains.is_for(topology_key, inclusion))
+        self.find_domains(key, topology_key, inclusion).map(|domains| self.domains_at(domains))
+    }
+
+    /// Where these sums are; `None` until [`super::Indexes::domain_count`] asked for them.
+    #[must_use]
+    pub fn find_domains(&self, key: &CountKey, topology_key: &str, inclusion: &Inclusion) -> Option<DomainIdx> {
+        let at = self.find(key)?;
+        let column = self.columns[at.0].as_ref()?;
+        let found = column.domains.iter().position(|domains| domains.is_for(topology_key, inclusion));
+        found.map(|domains| DomainIdx(at, domains))
+    }
+
+    /// Sums that were found.
+    ///
+    /// # Panics
+    /// When they are of another snapshot.
+    #[must_use]
+    pub fn domains_at(&self, DomainIdx(column, at): DomainIdx) -> &DomainCounts {
+        &self.columns[column.0].as_ref().expect("the column was found in this snapshot").domains[at]
     }
 
     /// Matching pods of each domain of a label over all nodes, by value id; `None` until

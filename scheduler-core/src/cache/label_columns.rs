@@ -126,6 +126,10 @@ impl LabelColumn {
     }
 }
 
+/// A label column; valid only within one [`super::Snapshot`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LabelIdx(usize);
+
 /// The label columns that were asked for.
 #[derive(Debug, Clone, Default)]
 pub struct LabelColumns {
@@ -142,11 +146,26 @@ impl LabelColumns {
     /// The column of a key; `None` until [`super::Indexes::label_column`] asked for it.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&LabelColumn> {
+        self.find(key).map(|column| self.at(column))
+    }
+
+    /// Where the column of a key is; `None` until [`super::Indexes::label_column`] asked for it.
+    #[must_use]
+    pub fn find(&self, key: &str) -> Option<LabelIdx> {
         let found = match self.columns.len() {
-            ..=FEW_COLUMNS => self.columns.iter().find(|(known, _)| **known == *key),
-            _ => self.columns.get(*self.positions.get(key)?),
+            ..=FEW_COLUMNS => self.columns.iter().position(|(known, _)| **known == *key),
+            _ => self.positions.get(key).copied(),
         };
-        found.map(|(_, column)| column)
+        found.map(LabelIdx)
+    }
+
+    /// A column that was found.
+    ///
+    /// # Panics
+    /// When it is of another snapshot.
+    #[must_use]
+    pub fn at(&self, column: LabelIdx) -> &LabelColumn {
+        &self.columns[column.0].1
     }
 
     pub(crate) fn ensure<'n>(&mut self, key: &Arc<str>, nodes: impl Iterator<Item = (usize, &'n Node)>) {

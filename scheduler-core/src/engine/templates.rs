@@ -12,6 +12,8 @@ use crate::model::{Pod, PodTemplate};
 #[derive(Debug, Default)]
 pub(super) struct Templates {
     by_hash: FxHashMap<u64, Arc<PodTemplate>>,
+    /// That of the last pod. Replicas often follow each other, and two templates are compared faster than one is hashed.
+    last: Option<Arc<PodTemplate>>,
     /// So many were in use when the others were dropped.
     n_used: usize,
 }
@@ -28,6 +30,15 @@ impl Templates {
         {
             *name = Arc::clone(&snapshot.node(node).name);
         }
+        if let Some(last) = &self.last {
+            if Arc::ptr_eq(last, &pod.template) {
+                return pod;
+            }
+            if *last == pod.template {
+                Arc::make_mut(&mut pod).template = Arc::clone(last);
+                return pod;
+            }
+        }
         let known = self.by_hash.entry(FxBuildHasher.hash_one(&*pod.template));
         let known = known.or_insert_with(|| Arc::clone(&pod.template));
         if Arc::ptr_eq(known, &pod.template) {
@@ -37,6 +48,7 @@ impl Templates {
         } else {
             *known = Arc::clone(&pod.template);
         }
+        self.last = Some(Arc::clone(&pod.template));
         pod
     }
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use smallvec::SmallVec;
 
 use crate::cache::{
-    Candidates, CountKey, DomainCounts, IdSet, Inclusion, Indexes, LabelColumn, NodeIdx, NodeMatcher, NodeView,
-    Objects, Snapshot,
+    Candidates, CountIdx, CountKey, DomainCounts, DomainIdx, IdSet, Inclusion, Indexes, LabelColumn, LabelIdx, NodeIdx,
+    NodeMatcher, NodeView, Objects, Snapshot,
 };
 use crate::config::args::PodTopologySpreadArgs;
 use crate::framework::{
@@ -109,6 +109,7 @@ impl PodTopologySpread {
             hard: of_kind(UnsatisfiableAction::DoNotSchedule),
             soft: of_kind(UnsatisfiableAction::ScheduleAnyway),
             soft_require_all: !own.is_empty() || !self.system_defaulted,
+            places: SmallVec::new(),
         }
     }
 }
@@ -120,9 +121,41 @@ pub(super) struct Constraints {
     pub(super) soft: Arc<[Constraint]>,
     /// Whether nodes that lack a label of a soft constraint score 0, and their pods do not count.
     pub(super) soft_require_all: bool,
+    /// Where the indexes of each are, the hard ones first: for replicas, too, since columns stay while only such come to
+    /// nodes. Empty until [`Constraints::find_indexes`].
+    pub(super) places: SmallVec<[Place; 2]>,
+}
+
+/// Where the indexes of a constraint are; `None` where nobody keeps them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    pub(super) label: Option<LabelIdx>,
+    /// Pods by domain; not for soft constraints over host names.
+    pub(super) domains: Option<DomainIdx>,
+    /// Pods by node.
+    pub(super) nodes: Option<CountIdx>,
 }
 
 impl Constraints {
+    pub(super) fn find_indexes(mut self, cycle: Cycle<'_>) -> Self {
+        let (labels, counts) = (cycle.snapshot.labels(), cycle.snapshot.pod_counts());
+        let place = |is_hard: bool, constraint: &Constraint| {
+            let domains = (is_hard || !constraint.is_hostname).then(|| {
+                let inclusion = self.inclusion(is_hard, constraint, cycle.pod);
+                counts.find_domains(&constraint.count, &constraint.topology_key, &inclusion)
+            });
+            Place {
+                label: labels.find(&constraint.topology_key),
+                domains: domains.flatten(),
+                nodes: counts.find(&constraint.count),
+            }
+        };
+        let hard = self.hard.iter().map(|constraint| place(true, constraint));
+        let places = hard.chain(self.soft.iter().map(|constraint| place(false, constraint))).collect();
+        self.places = places;
+        self
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.hard.is_empty() && self.soft.is_empty()
     }
@@ -321,13 +354,13 @@ impl Domains {
     }
 
     /// From the sums that events keep current.
-    fn kept(snapshot: &Snapshot, constraint: &Constraint, counts: &DomainCounts) -> Result<Self> {
-        let n_ids = label_column(snapshot, &constraint.topology_key)?.n_ids();
+    fn kept(column: &LabelColumn, counts: &DomainCounts) -> Self {
+        let n_ids = column.n_ids();
         let count = |domain: u32| match counts.exists(domain) {
             true => i32::try_from(counts.n_pods(domain)).unwrap_or(i32::MAX),
             false => Self::ABSENT,
         };
-        Ok(Self::new((0..u32::try_from(n_ids).unwrap_or(u32::MAX)).map(count).collect()))
+        Self::new((0..u32::try_from(n_ids).unwrap_or(u32::MAX)).map(count).collect())
     }
 
     fn get(&self, domain: u32) -> i32 {
@@ -353,6 +386,8 @@ impl Domains {
 #[derive(Debug, Clone)]
 pub struct Spread {
     constraints: Arc<[Constraint]>,
+    /// The column of each.
+    labels: SmallVec<[Option<LabelIdx>; 2]>,
     domains: SmallVec<[Domains; 2]>,
     /// For each constraint the domains that may take the pod, what-if changes not minded; `None` if no node has the label.
     /// Computed when it is first asked for.
@@ -360,8 +395,16 @@ pub struct Spread {
 }
 
 impl Spread {
-    fn new(constraints: Arc<[Constraint]>, domains: SmallVec<[Domains; 2]>) -> Self {
-        Self { constraints, domains, open: OnceLock::new() }
+    fn new(constraints: Arc<[Constraint]>, snapshot: &Snapshot, domains: SmallVec<[Domains; 2]>) -> Self {
+        let labels = constraints.iter().map(|constraint| snapshot.labels().find(&constraint.topology_key)).collect();
+        Self { constraints, labels, domains, open: OnceLock::new() }
+    }
+
+    /// The id of the node's value of the key of the constraint at this position, if the node has the label and the key has
+    /// a column.
+    fn domain_of(&self, at: usize, snapshot: &Snapshot, node: NodeIdx) -> Option<u32> {
+        let id = snapshot.labels().at(self.labels[at]?).values()[node.slot()];
+        (id != LabelColumn::NONE).then_some(id)
     }
 
     fn open(&self, snapshot: &Snapshot) -> &[Option<IdSet>] {
@@ -415,7 +458,7 @@ impl FilterPlugin for PodTopologySpread {
     fn pre_filter(&self, cycle: Cycle<'_>, shared: &mut CycleState) -> Result<PreFilterStatus<Spread>> {
         let is_replica = shared.get::<Constraints>().is_some();
         if !is_replica {
-            shared.insert(self.constraints(cycle.pod, cycle.objects));
+            shared.insert(self.constraints(cycle.pod, cycle.objects).find_indexes(cycle));
         }
         let constraints = shared.get::<Constraints>().ok_or_else(PluginError::not_found)?;
         let hard = Arc::clone(&constraints.hard);
@@ -427,18 +470,19 @@ impl FilterPlugin for PodTopologySpread {
             .iter()
             .enumerate()
             .map(|(at, constraint)| {
-                let inclusion = constraints.inclusion(true, constraint, cycle.pod);
-                let counts = cycle.snapshot.pod_counts();
-                match counts.domains(&constraint.count, &constraint.topology_key, &inclusion) {
-                    Some(counts) => Domains::kept(cycle.snapshot, constraint, counts),
-                    None => {
+                let (labels, counts) = (cycle.snapshot.labels(), cycle.snapshot.pod_counts());
+                match constraints.places.get(at) {
+                    Some(Place { label: Some(label), domains: Some(domains), .. }) => {
+                        Ok(Domains::kept(labels.at(*label), counts.domains_at(*domains)))
+                    }
+                    _ => {
                         let included = included.get_or_insert_with(|| included_nodes(cycle, &hard, true));
                         count_domains(cycle.snapshot, constraint, &included[at])
                     }
                 }
             })
             .collect::<Result<_>>()?;
-        let spread = Spread::new(hard, domains);
+        let spread = Spread::new(hard, cycle.snapshot, domains);
         if !is_replica {
             // Replicas are seldom filtered in chunks.
             spread.open(cycle.snapshot);
@@ -448,8 +492,8 @@ impl FilterPlugin for PodTopologySpread {
 
     fn filter(&self, state: Option<&Spread>, cycle: Cycle<'_>, node: NodeView<'_>) -> Result<FilterStatus> {
         let spread = state.ok_or_else(PluginError::not_found)?;
-        for (at, constraint) in spread.constraints.iter().enumerate() {
-            let Some(domain) = domain_of(cycle.snapshot, &constraint.topology_key, node.idx()) else {
+        for at in 0..spread.constraints.len() {
+            let Some(domain) = spread.domain_of(at, cycle.snapshot, node.idx()) else {
                 return Ok(FilterStatus::UnschedulableAndUnresolvable);
             };
             if i64::from(spread.domains[at].get(domain)) > spread.limit(at) {
@@ -472,8 +516,8 @@ impl FilterPlugin for PodTopologySpread {
 
     fn reasons(&self, state: Option<&Spread>, cycle: Cycle<'_>, node: NodeView<'_>, out: &mut Vec<Reason>) {
         let Some(spread) = state else { return };
-        for (at, constraint) in spread.constraints.iter().enumerate() {
-            let reason = match domain_of(cycle.snapshot, &constraint.topology_key, node.idx()) {
+        for at in 0..spread.constraints.len() {
+            let reason = match spread.domain_of(at, cycle.snapshot, node.idx()) {
                 None => REASON_LABEL,
                 Some(domain) if i64::from(spread.domains[at].get(domain)) > spread.limit(at) => REASON_SKEW,
                 Some(_) => continue,
@@ -496,7 +540,8 @@ impl FilterPlugin for PodTopologySpread {
 
 /// By looking at the nodes.
 fn count_domains(snapshot: &Snapshot, constraint: &Constraint, included: &[u64]) -> Result<Domains> {
-    let column = label_column(snapshot, &constraint.topology_key)?;
+    let key = &constraint.topology_key;
+    let column = snapshot.labels().get(key).ok_or_else(|| no_column(key))?;
     let mut counts = vec![Domains::ABSENT; column.n_ids()];
     let values = column.values();
     for (at, &word) in included.iter().enumerate() {
@@ -516,8 +561,8 @@ fn count_domains(snapshot: &Snapshot, constraint: &Constraint, included: &[u64])
     Ok(Domains::new(counts.into()))
 }
 
-pub(super) fn label_column<'a>(snapshot: &'a Snapshot, key: &str) -> Result<&'a LabelColumn> {
-    snapshot.labels().get(key).ok_or_else(|| PluginError::new(format!("label {key:?} has no column")))
+pub(super) fn no_column(key: &str) -> PluginError {
+    PluginError::new(format!("label {key:?} has no column"))
 }
 
 impl EnqueueExtensions for PodTopologySpread {

@@ -2,7 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use super::pod_topology_spread::{Constraint, Constraints};
+use super::pod_topology_spread::{Constraint, Constraints, Place};
 use crate::cache::{LabelColumn, NodeIdx, Snapshot};
 use crate::framework::{Cycle, Sharing, Signature};
 
@@ -41,15 +41,11 @@ pub(super) fn sign(constraints: &Constraints, cycle: Cycle<'_>, signature: &mut 
 pub(super) fn classify(constraints: &Constraints, cycle: Cycle<'_>, nodes: &[NodeIdx], classes: &mut [u64]) {
     let (snapshot, counts) = (cycle.snapshot, cycle.snapshot.pod_counts());
     classes.fill(0);
-    for (at, (constraint, part)) in parts(constraints, snapshot).enumerate() {
-        let Some(column) = snapshot.labels().get(&constraint.topology_key) else { continue };
-        let values = column.values();
-        let domains = (part == Part::PodsInDomain).then(|| {
-            let inclusion = constraints.inclusion(true, constraint, cycle.pod);
-            counts.domains(&constraint.count, &constraint.topology_key, &inclusion)
-        });
-        let on_nodes = (part == Part::PodsOnNode).then(|| counts.get(&constraint.count));
-        let (domains, on_nodes) = (domains.flatten(), on_nodes.flatten());
+    for (at, (_, part)) in parts(constraints, snapshot).enumerate() {
+        let Some(Place { label: Some(label), domains, nodes: on_nodes }) = constraints.places.get(at) else { continue };
+        let values = snapshot.labels().at(*label).values();
+        let domains = domains.map(|domains| counts.domains_at(domains));
+        let on_nodes = on_nodes.map(|column| counts.nodes(column));
         for (class, node) in classes.iter_mut().zip(nodes) {
             let domain = values[node.slot()];
             let value = match part {
@@ -65,12 +61,11 @@ pub(super) fn classify(constraints: &Constraints, cycle: Cycle<'_>, nodes: &[Nod
 }
 
 fn parts<'a>(constraints: &'a Constraints, snapshot: &'a Snapshot) -> impl Iterator<Item = (&'a Constraint, Part)> {
-    let is_unique =
-        |constraint: &Constraint| snapshot.labels().get(&constraint.topology_key).is_some_and(LabelColumn::is_unique);
-    let hard = constraints
-        .hard
-        .iter()
-        .map(move |constraint| (constraint, if is_unique(constraint) { Part::PodsInDomain } else { Part::Domain }));
+    let is_unique = |place: &Place| place.label.is_some_and(|label| snapshot.labels().at(label).is_unique());
+    let hard =
+        constraints.hard.iter().zip(&constraints.places).map(move |(constraint, place)| {
+            (constraint, if is_unique(place) { Part::PodsInDomain } else { Part::Domain })
+        });
     let soft = constraints
         .soft
         .iter()

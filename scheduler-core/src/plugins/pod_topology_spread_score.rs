@@ -3,9 +3,9 @@
 
 use smallvec::SmallVec;
 
-use super::pod_topology_spread::{Constraint, Constraints, PodTopologySpread, included_nodes, label_column};
+use super::pod_topology_spread::{Constraint, Constraints, PodTopologySpread, included_nodes, no_column};
 use crate::cache::exact::{float, integer, nearest};
-use crate::cache::{CountIdx, LabelColumn, Lanes, NodeIdx, NodeView, SlotRun, Snapshot, vectorized};
+use crate::cache::{CountIdx, LabelColumn, LabelIdx, Lanes, NodeIdx, NodeView, SlotRun, Snapshot, vectorized};
 use crate::framework::{Cycle, CycleState, MAX_NODE_SCORE, PluginError, PreScoreStatus, Result, ScorePlugin};
 
 /// Where the matching pods of a soft constraint are counted.
@@ -29,6 +29,7 @@ enum PerNode {
 #[derive(Debug)]
 struct Weighed {
     constraint: Constraint,
+    label: LabelIdx,
     counts: Counts,
     /// `ln(domains + 2)`: the more domains, the less a pod in one of them says.
     weight: f64,
@@ -122,11 +123,12 @@ impl SoftSpread {
         n_feasible: usize,
     ) -> Result<Self> {
         let snapshot = cycle.snapshot;
-        let columns = constraints
-            .soft
-            .iter()
-            .map(|constraint| label_column(snapshot, &constraint.topology_key))
-            .collect::<Result<SmallVec<[&LabelColumn; 2]>>>()?;
+        let places = &constraints.places[constraints.hard.len()..];
+        let mut labels = SmallVec::<[LabelIdx; 2]>::new();
+        for (place, constraint) in places.iter().zip(&*constraints.soft) {
+            labels.push(place.label.ok_or_else(|| no_column(&constraint.topology_key))?);
+        }
+        let columns: SmallVec<[&LabelColumn; 2]> = labels.iter().map(|label| snapshot.labels().at(*label)).collect();
         let lacks_some = columns.iter().any(|column| column.n_labelled() < snapshot.n_nodes());
         let ignores_some = constraints.soft_require_all && lacks_some;
         let has_all = |node: NodeIdx| columns.iter().all(|column| column.values()[node.slot()] != LabelColumn::NONE);
@@ -134,22 +136,21 @@ impl SoftSpread {
         let n_considered = if ignores_some { considered.clone().map(|(_, n_nodes)| n_nodes).sum() } else { n_feasible };
         let mut included = None;
         let weighed = constraints.soft.iter().enumerate().map(|(at, constraint)| {
-            let inclusion = constraints.inclusion(false, constraint, cycle.pod);
-            let counts = snapshot.pod_counts();
             let is_everywhere = columns[at].n_labelled() == snapshot.n_nodes();
             if constraint.is_hostname {
-                return weigh_nodes(snapshot, constraint, n_considered);
+                return weigh_nodes(snapshot, (constraint, labels[at]), places[at].nodes, n_considered);
             }
-            match counts.domains(&constraint.count, &constraint.topology_key, &inclusion) {
+            let column = (labels[at], columns[at]);
+            match places[at].domains.map(|domains| snapshot.pod_counts().domains_at(domains)) {
                 Some(counts) => {
                     let n_pods = |domain| i64::from(counts.n_pods(domain));
-                    weigh_domains(constraint, columns[at], is_everywhere, considered.clone(), n_pods)
+                    weigh_domains(constraint, column, is_everywhere, considered.clone(), n_pods)
                 }
                 None => {
                     let included = included
                         .get_or_insert_with(|| included_nodes(cycle, &constraints.soft, constraints.soft_require_all));
                     let counts = count_domains(snapshot, constraint, columns[at], &included[at]);
-                    weigh_domains(constraint, columns[at], is_everywhere, considered.clone(), |domain| {
+                    weigh_domains(constraint, column, is_everywhere, considered.clone(), |domain| {
                         counts[domain as usize]
                     })
                 }
@@ -171,8 +172,7 @@ fn rounded(sum: f64) -> i64 {
 }
 
 fn value(snapshot: &Snapshot, weighed: &Weighed, node: NodeIdx) -> u32 {
-    let column = snapshot.labels().get(&weighed.constraint.topology_key);
-    column.map_or(LabelColumn::NONE, |column| column.values()[node.slot()])
+    snapshot.labels().at(weighed.label).values()[node.slot()]
 }
 
 impl PodTopologySpread {
@@ -187,7 +187,7 @@ impl PodTopologySpread {
         let constraints = match shared.get::<Constraints>() {
             Some(constraints) => constraints,
             None => {
-                computed = self.constraints(cycle.pod, cycle.objects);
+                computed = self.constraints(cycle.pod, cycle.objects).find_indexes(cycle);
                 &computed
             }
         };
@@ -257,7 +257,7 @@ impl ScorePlugin for PodTopologySpread {
         for (nodes, scores) in nodes.chunks(RUN).zip(scores.chunks_mut(RUN)) {
             let mut sums = [0.0; RUN];
             for weighed in &state.constraints {
-                let values = label_column(snapshot, &weighed.constraint.topology_key)?.values();
+                let values = snapshot.labels().at(weighed.label).values();
                 match &weighed.counts {
                     Counts::ByDomain(by_domain) => {
                         for (sum, node) in sums.iter_mut().zip(nodes) {
@@ -314,8 +314,7 @@ impl ScorePlugin for PodTopologySpread {
         match &by_value.domains {
             None => scores.fill(by_value.other),
             Some((at, of_values)) => {
-                values =
-                    &label_column(snapshot, &state.constraints[*at].constraint.topology_key)?.values()[slots.range()];
+                values = &snapshot.labels().at(state.constraints[*at].label).values()[slots.range()];
                 for (score, value) in scores.iter_mut().zip(values) {
                     *score = of_values.get(*value as usize).copied().unwrap_or(by_value.other);
                 }
@@ -427,9 +426,14 @@ impl Lanes for Normalize<'_> {
 
 /// Each considered node is a domain. Inclusion policies do not bear on the count of a single node.
 #[expect(clippy::cast_precision_loss, reason = "upstream computes in float64, too")]
-fn weigh_nodes(snapshot: &Snapshot, constraint: &Constraint, n_nodes: usize) -> Weighed {
+fn weigh_nodes(
+    snapshot: &Snapshot,
+    (constraint, label): (&Constraint, LabelIdx),
+    kept: Option<CountIdx>,
+    n_nodes: usize,
+) -> Weighed {
     let is_counted = !constraint.count.selector.is_everything();
-    let per_node = match snapshot.pod_counts().find(&constraint.count).filter(|_| is_counted) {
+    let per_node = match kept.filter(|_| is_counted) {
         Some(column) => PerNode::Kept(column),
         None => {
             let mut counts = vec![0; snapshot.n_slots()];
@@ -439,7 +443,8 @@ fn weigh_nodes(snapshot: &Snapshot, constraint: &Constraint, n_nodes: usize) -> 
             PerNode::Counted(counts)
         }
     };
-    Weighed { constraint: constraint.clone(), counts: Counts::ByNode(per_node), weight: (n_nodes as f64 + 2.0).ln() }
+    let weight = (n_nodes as f64 + 2.0).ln();
+    Weighed { constraint: constraint.clone(), label, counts: Counts::ByNode(per_node), weight }
 }
 
 /// Counts the domains of the considered nodes, and the matching pods in them over all included nodes. Nodes without the
@@ -447,7 +452,7 @@ fn weigh_nodes(snapshot: &Snapshot, constraint: &Constraint, n_nodes: usize) -> 
 #[expect(clippy::cast_precision_loss, reason = "upstream computes in float64, too")]
 fn weigh_domains(
     constraint: &Constraint,
-    column: &LabelColumn,
+    (label, column): (LabelIdx, &LabelColumn),
     is_everywhere: bool,
     considered: impl Iterator<Item = (NodeIdx, usize)>,
     n_pods: impl Fn(u32) -> i64,
@@ -470,7 +475,7 @@ fn weigh_domains(
     }
     let n_domains = n_domains + usize::from(lacks_label);
     let weight = (n_domains as f64 + 2.0).ln();
-    let mut weighed = Weighed { constraint: constraint.clone(), counts: Counts::ByDomain(Vec::new()), weight };
+    let mut weighed = Weighed { constraint: constraint.clone(), label, counts: Counts::ByDomain(Vec::new()), weight };
     let scores = (0..).zip(&exists).map(|(domain, exists)| if *exists { weighed.score(n_pods(domain)) } else { 0.0 });
     weighed.counts = Counts::ByDomain(scores.collect());
     weighed

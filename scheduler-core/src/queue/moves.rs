@@ -165,6 +165,9 @@ impl SchedulingQueue {
 
     /// Moves what has served its back-off to the active queue.
     pub(super) fn flush_backoff(&mut self, now: Timestamp, rules: &dyn QueueRules) {
+        if self.backoff.len() + self.error_backoff.len() == 0 {
+            return;
+        }
         for place in [Place::Backoff, Place::ErrorBackoff] {
             while let Some(slot) = self.heap(place).peek() {
                 if self.backoff_rule.is_backing_off(&self.entry(slot).entity, now) {

@@ -122,10 +122,10 @@ impl QueueRules for ProfileRules<'_> {
     fn gate(&self, pod: &Pod, gating: Option<&'static str>) -> Option<(&'static str, Vec<EventFilter>)> {
         let profile = self.profiles.iter().find(|profile| profile.scheduler_name == pod.scheduler_name)?;
         let plugins = profile.pre_enqueue();
-        let last = plugins.iter().filter(|plugin| Some(plugin.name()) == gating);
-        let others = plugins.iter().filter(|plugin| Some(plugin.name()) != gating);
-        let holds =
-            last.chain(others).find(|plugin| plugin.pre_enqueue(pod, self.world) != PreEnqueueStatus::Success)?;
+        let last = gating.and_then(|gating| plugins.iter().position(|plugin| plugin.name() == gating));
+        let others = (0..plugins.len()).filter(|at| Some(*at) != last);
+        let mut in_order = last.into_iter().chain(others).map(|at| &plugins[at]);
+        let holds = in_order.find(|plugin| plugin.pre_enqueue(pod, self.world) != PreEnqueueStatus::Success)?;
         let registration = self.events.registration(&pod.scheduler_name, holds.name());
         let filters = match registration.map(|registration| &registration.extensions) {
             Some(Some((_, filters))) => filters.clone(),

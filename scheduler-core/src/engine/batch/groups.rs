@@ -132,8 +132,8 @@ impl Lanes for AddTies<'_> {
     #[inline(always)]
     fn run(self) {
         let Family { rests, n_ties } = self.family;
-        for ((sum, rest), n_ties) in self.sums.iter_mut().zip(rests).zip(n_ties) {
-            *sum += if *rest == self.rest { *n_ties } else { 0 };
+        for (at, sum) in self.sums.iter_mut().enumerate() {
+            *sum += if rests[at] == self.rest { n_ties[at] } else { 0 };
         }
     }
 }
