@@ -161,7 +161,7 @@ pub(super) async fn start(options: &ClusterOptions) -> Result<Api, StartError> {
     });
     let serving = pki.issue_serving(&serving_names(&host_name, address.ip(), advertised.ip(), service_ip), now)?;
     let tls = Arc::new(server_config(&serving)?);
-    tasks.push(tokio::spawn(listener.serve(server.clone(), tls, stop.clone())));
+    tasks.push(tokio::spawn(listener.serve(Arc::new(server.clone()), tls, stop.clone())));
 
     let first_objects = BootstrapOptions {
         service_range: range.clone(),

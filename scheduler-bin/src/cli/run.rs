@@ -89,7 +89,7 @@ impl Run {
             record_decisions: false,
         };
         let mut scheduler =
-            LiveScheduler::start(connection.client, &registry, options).await.map_err(|error| match error {
+            LiveScheduler::start(connection.clone(), &registry, options).await.map_err(|error| match error {
                 LiveError::Configuration(_) => Failure::bad_input(error),
                 other => Failure::failed(with_causes(&other)),
             })?;

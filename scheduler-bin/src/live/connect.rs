@@ -10,10 +10,11 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError, LoadDataError
 use kube::{Api, Client, Config};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
+use scheduler_transport::Sender;
 use x509_cert::Certificate;
 use x509_cert::der::Decode as _;
 
-use super::{failure, transport};
+use super::failure;
 
 /// How long the first question to the API server may take.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(15);
@@ -23,6 +24,8 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(15);
 pub struct Connection {
     /// The client.
     pub client: Client,
+    /// The shorter way to the same server.
+    pub sender: Sender,
     /// URL of the API server.
     pub server: String,
     /// File or mechanism that the credentials came from.
@@ -244,8 +247,8 @@ fn with_config(config: Config, origin: String) -> Result<Connection, ConnectErro
     {
         return Err(ConnectError::ClientCertificateExpired { origin, end });
     }
-    match transport::client(config) {
-        Ok(client) => Ok(Connection { client, server, origin }),
+    match scheduler_transport::connect(config) {
+        Ok((client, sender)) => Ok(Connection { client, sender, server, origin }),
         Err(error) => Err(ConnectError::Kubeconfig { origin, problem: failure::describe(&error) }),
     }
 }

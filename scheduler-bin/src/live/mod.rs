@@ -21,7 +21,6 @@ mod recorder;
 pub(crate) mod recording;
 mod reflector;
 mod request;
-mod transport;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -34,6 +33,7 @@ use rustc_hash::FxHashMap;
 use scheduler_core::config::KubeSchedulerConfiguration;
 use scheduler_core::engine::{Attempt, Options as EngineOptions, Scheduler};
 use scheduler_core::framework::{Effect, EffectError, Registry};
+use scheduler_transport::Sender;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -62,6 +62,26 @@ pub enum Happened<'a> {
 
 /// Hears of every attempt and effect, on the thread that made it; it must not block.
 pub type Observer = Arc<dyn Fn(Happened<'_>) + Send + Sync>;
+
+/// How the API server is reached.
+#[derive(Clone)]
+pub struct Way {
+    client: Client,
+    /// For bindings and events.
+    sender: Sender,
+}
+
+impl From<Client> for Way {
+    fn from(client: Client) -> Self {
+        Self { sender: client.clone().into(), client }
+    }
+}
+
+impl From<connect::Connection> for Way {
+    fn from(connection: connect::Connection) -> Self {
+        Self { client: connection.client, sender: connection.sender }
+    }
+}
 
 /// What a live scheduler needs besides a client.
 pub struct Options {
@@ -148,7 +168,8 @@ impl LiveScheduler {
     ///
     /// # Errors
     /// The configuration cannot be built, or the address for metrics cannot be bound.
-    pub async fn start(client: Client, registry: &Registry, options: Options) -> Result<Self, LiveError> {
+    pub async fn start(way: impl Into<Way>, registry: &Registry, options: Options) -> Result<Self, LiveError> {
+        let Way { client, sender } = way.into();
         let scheduler = Scheduler::new(
             &options.configuration,
             registry,
@@ -211,6 +232,7 @@ impl LiveScheduler {
 
         let run = Run {
             client,
+            sender,
             inputs,
             effect_receiver,
             has_ended,
@@ -246,6 +268,7 @@ impl LiveScheduler {
 
 struct Run {
     client: Client,
+    sender: Sender,
     inputs: std::sync::mpsc::Sender<Input>,
     effect_receiver: mpsc::UnboundedReceiver<Effect>,
     has_ended: oneshot::Receiver<()>,
@@ -258,10 +281,10 @@ struct Run {
 impl Run {
     async fn supervise(self, election: Option<LeaderElection>) -> Result<(), LiveError> {
         let host = host_name();
-        let (recorder, mut writer) = Recorder::start(self.client.clone(), &host);
+        let (recorder, mut writer) = Recorder::start(self.sender.clone(), &host);
         let conditions = conditions::KnownConditions::default();
         let mut watches = informers::start(&self.client, &self.inputs, &conditions, self.recorded, &self.stop);
-        let performer = Performer { client: self.client.clone(), recorder, conditions };
+        let performer = Performer { client: self.client.clone(), sender: self.sender, recorder, conditions };
         let (reports, observer) = (self.inputs.clone(), self.observer);
         let work = move |effect: Arc<Effect>| {
             let (performer, observer) = (performer.clone(), observer.clone());

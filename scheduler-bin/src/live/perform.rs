@@ -12,6 +12,7 @@ use kube::{Api, Client};
 use scheduler_core::convert::binding;
 use scheduler_core::framework::{Effect, EffectError, EffectKind, NominatedNode, PodCondition};
 use scheduler_core::model::ObjectRef;
+use scheduler_transport::Sender;
 use serde_json::{Value, json};
 
 use super::conditions::KnownConditions;
@@ -30,6 +31,8 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) struct Performer {
     /// The client, with the scheduler's identity.
     pub(crate) client: Client,
+    /// The shorter way, for bindings.
+    pub(crate) sender: Sender,
     /// Where events go.
     pub(crate) recorder: Recorder,
     /// Shared with the pod watch.
@@ -99,7 +102,7 @@ impl Performer {
         let path = format!("/api/v1/namespaces/{}/pods/{}/binding", pod.namespace, pod.name);
         let mut tries = Tries::default();
         loop {
-            let error = match timed(request::post(&self.client, &path, body.clone())).await {
+            let error = match timed(request::post(&self.sender, &path, body.clone())).await {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use jiff::Timestamp;
-use kube::Client;
 use rustc_hash::FxHashMap;
 use scheduler_core::convert::{EventBody, EventSeries};
 use scheduler_core::model::ObjectRef;
+use scheduler_transport::Sender;
 use tokio::sync::mpsc;
 
 use super::failure::{self, Verdict};
@@ -63,9 +63,9 @@ pub(crate) struct Recorder {
 
 impl Recorder {
     /// Starts the writer. `host` becomes part of `reportingInstance`. It ends when every recorder is dropped and the queue is empty.
-    pub(crate) fn start(client: Client, host: &str) -> (Self, tokio::task::JoinHandle<()>) {
+    pub(crate) fn start(sender: Sender, host: &str) -> (Self, tokio::task::JoinHandle<()>) {
         let (queue, receiver) = mpsc::channel(MAX_QUEUED);
-        let writer = tokio::spawn(write_all(client, host.into(), receiver));
+        let writer = tokio::spawn(write_all(sender, host.into(), receiver));
         (Self { queue }, writer)
     }
 
@@ -77,7 +77,7 @@ impl Recorder {
     }
 }
 
-async fn write_all(client: Client, host: Arc<str>, mut receiver: mpsc::Receiver<Happening>) {
+async fn write_all(sender: Sender, host: Arc<str>, mut receiver: mpsc::Receiver<Happening>) {
     let mut series = Series::default();
     let mut in_flight = futures::stream::FuturesUnordered::new();
     let mut finish = tokio::time::interval(FINISH);
@@ -94,7 +94,7 @@ async fn write_all(client: Client, host: Arc<str>, mut receiver: mpsc::Receiver<
             _ = refresh.tick() => series.running(),
         };
         for event in writes {
-            in_flight.push(write(client.clone(), Arc::clone(&host), event));
+            in_flight.push(write(sender.clone(), Arc::clone(&host), event));
         }
     }
 }
@@ -185,10 +185,10 @@ impl Series {
     }
 }
 
-async fn write(client: Client, host: Arc<str>, event: Arc<Event>) {
+async fn write(sender: Sender, host: Arc<str>, event: Arc<Event>) {
     let namespace = event.namespace();
     for attempt in 1..=MAX_TRIES {
-        let Err(error) = write_once(&client, &host, &event).await else { return };
+        let Err(error) = write_once(&sender, &host, &event).await else { return };
         match failure::verdict(&error) {
             Verdict::TryAgain(after) if attempt < MAX_TRIES => {
                 let jitter = 1.0 + rand::random::<f64>() / 4.0;
@@ -204,16 +204,16 @@ async fn write(client: Client, host: Arc<str>, event: Arc<Event>) {
     }
 }
 
-async fn write_once(client: &Client, host: &str, event: &Event) -> Result<(), kube::Error> {
+async fn write_once(sender: &Sender, host: &str, event: &Event) -> Result<(), kube::Error> {
     let path = format!("/apis/events.k8s.io/v1/namespaces/{}/events", event.namespace());
     if let Some(series) = &event.series {
         let patch = serde_json::json!({ "series": series });
-        match request::patch(client, &format!("{path}/{}", event.name), &patch).await {
+        match request::patch(sender, &format!("{path}/{}", event.name), &patch).await {
             Err(error) if failure::verdict(&error) == Verdict::NotFound => {}
             answer => return answer,
         }
     }
-    request::post(client, &path, event.body(host)).await
+    request::post(sender, &path, event.body(host)).await
 }
 
 #[cfg(test)]

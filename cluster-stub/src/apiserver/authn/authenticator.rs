@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use cluster_stub_wire::listener::PeerCertificates;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use jiff::Timestamp;
-use rustls::pki_types::CertificateDer;
 
 use super::service_account::{ISSUER, validate};
 use super::user::{ALL_AUTHENTICATED, ALL_UNAUTHENTICATED, ANONYMOUS};
@@ -13,10 +13,6 @@ use super::{
     CertificateVerifier, RequestHeaderConfig, ServiceAccountGetter, ServiceAccountTokens, TokenFile, UserInfo,
 };
 use crate::apiserver::status::ApiError;
-
-/// The certificate chain that a client showed in the handshake, its own first. An extension of requests over TLS.
-#[derive(Clone, Debug)]
-pub struct PeerCertificates(pub Arc<[CertificateDer<'static>]>);
 
 /// The user of a token and the audiences it is meant for.
 #[derive(Clone, Debug)]
@@ -112,6 +108,7 @@ mod tests {
     use std::path::Path;
 
     use http::HeaderValue;
+    use rustls::pki_types::CertificateDer;
     use rustls::pki_types::pem::PemObject as _;
     use tokio::sync::watch;
 

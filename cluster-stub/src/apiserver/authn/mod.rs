@@ -9,7 +9,7 @@ mod service_account;
 mod token_file;
 pub mod user;
 
-pub use authenticator::{Authenticator, PeerCertificates, TokenIdentity};
+pub use authenticator::{Authenticator, TokenIdentity};
 pub use certificate::CertificateVerifier;
 pub use impersonation::{impersonate, wanted_user};
 pub use request_header::RequestHeaderConfig;

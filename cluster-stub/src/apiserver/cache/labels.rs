@@ -1,68 +1,44 @@
 //! Reads `metadata.labels` out of encoded bytes without building the object.
 
-use std::fmt;
+use cluster_stub_wire::scan::{member, members};
+use serde_json::Value;
 
-use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
+use crate::apiserver::codec::stored;
 
 /// Labels in the order of their keys.
 pub type Labels = Box<[(Box<str>, Box<str>)]>;
 
 /// The labels of an encoded object; empty when it has none or is no object. What comes behind them is not looked at.
 pub fn read(json: &[u8]) -> Labels {
-    let mut found = None;
-    let mut deserializer = serde_json::Deserializer::from_slice(json);
-    let seed = At { way: &["metadata", "labels"], found: &mut found };
-    // The reading ends with an error as soon as the labels are found, or their place has passed.
-    let _ = seed.deserialize(&mut deserializer);
-    let mut labels = found.unwrap_or_default();
+    let encoded = member(json, b"metadata").and_then(|metadata| member(metadata, b"labels"));
+    let Some(members) = encoded.and_then(members) else {
+        return Labels::default();
+    };
+    let labels = members.iter().filter_map(|label| Some((text(label.key)?, text(unquoted(label.value)?)?)));
+    let mut labels: Vec<(Box<str>, Box<str>)> = labels.collect();
     labels.sort();
     labels.into_boxed_slice()
+}
+
+/// A text without its quotes; `None` for another value.
+fn unquoted(value: &[u8]) -> Option<&[u8]> {
+    value.strip_prefix(b"\"")?.strip_suffix(b"\"")
+}
+
+/// The text that stands encoded between two quotes.
+fn text(encoded: &[u8]) -> Option<Box<str>> {
+    if !encoded.contains(&b'\\') {
+        return std::str::from_utf8(encoded).ok().map(Box::from);
+    }
+    match stored::parse(&[b"\"", encoded, b"\""].concat()) {
+        Ok(Value::String(text)) => Some(text.into_boxed_str()),
+        _ => None,
+    }
 }
 
 /// The value of a label.
 pub fn get<'a>(labels: &'a Labels, key: &str) -> Option<&'a str> {
     labels.binary_search_by(|(label, _)| label.as_ref().cmp(key)).ok().map(|at| labels[at].1.as_ref())
-}
-
-struct At<'a> {
-    way: &'a [&'a str],
-    found: &'a mut Option<Vec<(Box<str>, Box<str>)>>,
-}
-
-impl<'de> DeserializeSeed<'de> for At<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for At<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let Some((step, rest)) = self.way.split_first() else {
-            let mut labels = Vec::new();
-            while let Some(label) = map.next_entry()? {
-                labels.push(label);
-            }
-            *self.found = Some(labels);
-            return Ok(());
-        };
-        while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {
-            if key == *step {
-                map.next_value_seed(At { way: rest, found: self.found })?;
-                return Err(A::Error::custom("the rest is not wanted"));
-            } else {
-                map.next_value::<IgnoredAny>()?;
-            }
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]
@@ -78,5 +54,7 @@ mod tests {
         assert_eq!(get(&labels, "c"), None);
         assert!(read(br#"{"metadata":{"name":"x"}}"#).is_empty());
         assert!(read(b"[]").is_empty());
+        let escaped = read(br#"{"metadata":{"labels":{"a\"":"\u00e4\\"}}}"#);
+        assert_eq!(get(&escaped, "a\""), Some("\u{e4}\\"));
     }
 }

@@ -1,5 +1,6 @@
 //! One object as the cache holds it, and one change of it.
 
+use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -9,10 +10,10 @@ use super::labels::{self, Labels};
 use super::outline;
 use super::storage::StorageSpec;
 use crate::apiserver::codec::stored;
+use crate::apiserver::resources::Strategy;
 use crate::apiserver::selector::{FieldSelector, LabelSelector};
 
 /// An object: its encoded bytes with the resource version in them, and what selectors ask for beside them.
-#[derive(Debug)]
 pub struct CachedObject {
     /// Namespace; empty for cluster scope.
     pub namespace: Box<str>,
@@ -22,8 +23,10 @@ pub struct CachedObject {
     pub revision: i64,
     /// What clients get, in the stored version.
     pub bytes: Bytes,
-    labels: Labels,
-    fields: Box<[(&'static str, Box<str>)]>,
+    strategy: Arc<dyn Strategy>,
+    /// What selectors ask for is read when the first of them does: of most objects of some kinds, no one ever asks.
+    labels: OnceLock<Labels>,
+    fields: OnceLock<Box<[(&'static str, Box<str>)]>>,
     value: OnceLock<Arc<Value>>,
 }
 
@@ -32,16 +35,31 @@ impl CachedObject {
     pub fn new(spec: &StorageSpec, key: &str, stored: &[u8], revision: i64) -> CachedObject {
         let (namespace, name) = if spec.namespaced { key.split_once('/').unwrap_or(("", key)) } else { ("", key) };
         let bytes = stored::splice(stored, revision);
-        let value = OnceLock::new();
-        let names = spec.strategy.field_labels();
-        let fields = if names.is_empty() {
-            Box::default()
-        } else {
-            let values = spec.strategy.field_values(&outline::read(stored, names));
+        CachedObject {
+            namespace: namespace.into(),
+            name: name.into(),
+            revision,
+            bytes,
+            strategy: spec.strategy.clone(),
+            labels: OnceLock::new(),
+            fields: OnceLock::new(),
+            value: OnceLock::new(),
+        }
+    }
+
+    fn labels(&self) -> &Labels {
+        self.labels.get_or_init(|| labels::read(&self.bytes))
+    }
+
+    fn fields(&self) -> &[(&'static str, Box<str>)] {
+        self.fields.get_or_init(|| {
+            let names = self.strategy.field_labels();
+            if names.is_empty() {
+                return Box::default();
+            }
+            let values = self.strategy.field_values(&outline::read(&self.bytes, names));
             names.iter().copied().zip(values.into_iter().map(String::into_boxed_str)).collect()
-        };
-        let labels = labels::read(stored);
-        CachedObject { namespace: namespace.into(), name: name.into(), revision, bytes, labels, fields, value }
+        })
     }
 
     /// The decoded object, made on the first call and kept.
@@ -55,13 +73,13 @@ impl CachedObject {
         match label {
             "metadata.name" => &self.name,
             "metadata.namespace" => &self.namespace,
-            _ => self.fields.iter().find(|(name, _)| *name == label).map_or("", |(_, value)| value),
+            _ => self.fields().iter().find(|(name, _)| *name == label).map_or("", |(_, value)| value),
         }
     }
 
     /// Whether both selectors take it.
     pub fn matches(&self, labels: &LabelSelector, fields: &FieldSelector) -> bool {
-        labels.matches(|key| labels::get(&self.labels, key)) && fields.matches(|label| self.field(label))
+        labels.matches(|key| labels::get(self.labels(), key)) && fields.matches(|label| self.field(label))
     }
 
     /// The same object under a later revision: what the event of its deletion shows.
@@ -71,10 +89,22 @@ impl CachedObject {
             name: self.name.clone(),
             revision,
             bytes: stored::resplice(&self.bytes, revision),
+            strategy: self.strategy.clone(),
             labels: self.labels.clone(),
             fields: self.fields.clone(),
             value: OnceLock::new(),
         }
+    }
+}
+
+impl fmt::Debug for CachedObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let CachedObject { namespace, name, revision, .. } = self;
+        f.debug_struct("CachedObject")
+            .field("namespace", namespace)
+            .field("name", name)
+            .field("revision", revision)
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,93 +1,43 @@
 //! The outline of an encoded object: only the members that field selectors can name, without building the rest.
 
-use std::fmt;
-
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use cluster_stub_wire::scan::members;
 use serde_json::{Map, Value};
+
+use crate::apiserver::codec::stored;
 
 /// An object with nothing but scalars, as deep as the labels reach, and the lists that a label names. `Null` when the bytes are
 /// no object.
 pub fn read(json: &[u8], labels: &[&str]) -> Value {
     // `spec.nodeName` needs two levels of members.
     let levels = labels.iter().map(|label| label.matches('.').count() + 1).max().unwrap_or(0);
-    let mut deserializer = serde_json::Deserializer::from_slice(json);
-    let outline = Outline { labels, path: String::new(), levels };
-    outline.deserialize(&mut deserializer).ok().flatten().unwrap_or(Value::Null)
+    let mut path = String::new();
+    object(json, labels, &mut path, levels).unwrap_or(Value::Null)
 }
 
-struct Outline<'a> {
-    labels: &'a [&'a str],
-    path: String,
-    /// Levels of members that are still wanted below this value.
-    levels: usize,
-}
-
-impl<'de> DeserializeSeed<'de> for Outline<'_> {
-    type Value = Option<Value>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<Value>, D::Error> {
-        deserializer.deserialize_any(self)
+/// The outline of an object, with so many levels of members.
+fn object(json: &[u8], labels: &[&str], path: &mut String, levels: usize) -> Option<Value> {
+    if levels == 0 {
+        return None;
     }
-}
-
-impl<'de> Visitor<'de> for Outline<'_> {
-    type Value = Option<Value>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Option<Value>, E> {
-        Ok(None)
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Option<Value>, E> {
-        Ok(Some(value.into()))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Option<Value>, E> {
-        Ok(Some(value.into()))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Option<Value>, E> {
-        Ok(Some(value.into()))
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Option<Value>, E> {
-        Ok(Some(value.into()))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Option<Value>, E> {
-        Ok(Some(value.into()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Option<Value>, A::Error> {
-        if !self.labels.contains(&self.path.as_str()) {
-            while seq.next_element::<IgnoredAny>()?.is_some() {}
-            return Ok(None);
+    let length = path.len();
+    let mut object = Map::new();
+    for member in members(json)? {
+        let Value::String(key) = stored::parse(&[b"\"", member.key, b"\""].concat()).ok()? else { return None };
+        if length > 0 {
+            path.push('.');
         }
-        let mut list = Vec::new();
-        while let Some(item) = seq.next_element::<Value>()? {
-            list.push(item);
+        path.push_str(&key);
+        let value = match member.value.first() {
+            Some(b'{') => self::object(member.value, labels, path, levels - 1),
+            Some(b'[') if !labels.contains(&path.as_str()) => None,
+            _ => stored::parse(member.value).ok().filter(|value| !value.is_null()),
+        };
+        path.truncate(length);
+        if let Some(value) = value {
+            object.insert(key, value);
         }
-        Ok(Some(list.into()))
     }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Option<Value>, A::Error> {
-        if self.levels == 0 {
-            while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-            return Ok(None);
-        }
-        let mut object = Map::new();
-        while let Some(key) = map.next_key::<String>()? {
-            let path = if self.path.is_empty() { key.clone() } else { format!("{}.{key}", self.path) };
-            let inner = Outline { labels: self.labels, path, levels: self.levels - 1 };
-            if let Some(value) = map.next_value_seed(inner)? {
-                object.insert(key, value);
-            }
-        }
-        Ok(Some(Value::Object(object)))
-    }
+    Some(Value::Object(object))
 }
 
 #[cfg(test)]

@@ -9,17 +9,19 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use cluster_stub_wire::listener::{Answer, PeerCertificates};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, HeaderValue};
 use http::{HeaderName, Method, Request, Response, StatusCode};
 use http_body::Body as HttpBody;
+use hyper::body::Incoming;
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use super::client::LocalUser;
 use super::{AuthorizedRequest, Body, Handler, request_body, response};
-use crate::apiserver::authn::{Authenticator, PeerCertificates, UserInfo, impersonate, wanted_user};
+use crate::apiserver::authn::{Authenticator, UserInfo, impersonate, wanted_user};
 use crate::apiserver::authz::{Attributes, Authorizer, Decision, forbidden};
 use crate::apiserver::request::RequestInfo;
 use crate::apiserver::status::ApiError;
@@ -71,7 +73,7 @@ impl ApiServer {
         &self.0.0.authorizer
     }
 
-    async fn answer<B>(self, request: Request<B>) -> Response<Body>
+    async fn respond<B>(self, request: Request<B>) -> Response<Body>
     where
         B: HttpBody<Data = Bytes> + Send,
         B::Error: fmt::Display,
@@ -237,6 +239,12 @@ fn is_long_running(info: &RequestInfo) -> bool {
             || matches!(info.subresource.as_str(), "attach" | "exec" | "proxy" | "log" | "portforward"))
 }
 
+impl Answer for ApiServer {
+    fn answer(&self, request: Request<Incoming>) -> BoxFuture<'static, Response<Body>> {
+        self.clone().respond(request).boxed()
+    }
+}
+
 impl<B> tower::Service<Request<B>> for ApiServer
 where
     B: HttpBody<Data = Bytes> + Send + 'static,
@@ -251,7 +259,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        self.clone().answer(request).map(Ok).boxed()
+        self.clone().respond(request).map(Ok).boxed()
     }
 }
 

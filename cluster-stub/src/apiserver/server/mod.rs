@@ -2,17 +2,15 @@
 //! Knows no kinds and no storage.
 
 mod api_server;
-mod body;
 mod client;
 mod handler;
 mod kubeconfig;
-mod listener;
 mod request_body;
 mod response;
 
 pub use api_server::{ApiServer, ApiServerConfig};
-pub use body::{Body, BoxError};
+pub use cluster_stub_wire::body::{Body, BoxError};
+pub use cluster_stub_wire::listener::{BindError, Listener};
 pub use handler::{AuthorizedRequest, Handler};
 pub use kubeconfig::kubeconfig;
-pub use listener::{BindError, Listener};
 pub use response::{json, status, text};

@@ -106,7 +106,7 @@ impl ClusterTarget {
             observer: Some(Arc::clone(&self.observer)),
             record_decisions: false,
         };
-        let scheduler = LiveScheduler::start(connection.client, &self.registry, options).await;
+        let scheduler = LiveScheduler::start(connection, &self.registry, options).await;
         self.scheduler = Some(scheduler.map_err(|error| error.to_string())?);
         Ok(())
     }

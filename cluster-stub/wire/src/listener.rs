@@ -1,24 +1,26 @@
-//! TCP and TLS: accepts connections, speaks HTTP/1.1 or HTTP/2 on them, ends them when the server stops.
+//! TCP and TLS: accepts connections, speaks HTTP/1.1 or HTTP/2 on them, ends them when the server stops. Who answers the
+//! requests is given.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Request;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use rustls::ServerConfig;
+use rustls::pki_types::CertificateDer;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tower::Service as _;
 
-use super::ApiServer;
-use crate::apiserver::authn::PeerCertificates;
+use crate::body::Body;
 
 /// How long a client may take for the TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -46,6 +48,16 @@ pub struct BindError {
     pub source: std::io::Error,
 }
 
+/// The certificate chain that a client showed in the handshake, its own first. An extension of requests over TLS.
+#[derive(Clone, Debug)]
+pub struct PeerCertificates(pub Arc<[CertificateDer<'static>]>);
+
+/// Answers requests. A failure is an answer too.
+pub trait Answer: Send + Sync + 'static {
+    /// Answers `request`. The future is dropped when the client goes away.
+    fn answer(&self, request: Request<Incoming>) -> BoxFuture<'static, Response<Body>>;
+}
+
 /// A socket that connections come in on.
 #[derive(Debug)]
 pub struct Listener {
@@ -63,12 +75,22 @@ impl Listener {
     }
 
     /// The address with the real port.
+    #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Serves connections until `shutdown`; then lets those that are open finish, for a few seconds.
-    pub async fn serve(self, server: ApiServer, tls: Arc<ServerConfig>, shutdown: CancellationToken) {
+    pub fn serve(
+        self,
+        server: Arc<dyn Answer>,
+        tls: Arc<ServerConfig>,
+        shutdown: CancellationToken,
+    ) -> BoxFuture<'static, ()> {
+        self.accept(server, tls, shutdown).boxed()
+    }
+
+    async fn accept(self, server: Arc<dyn Answer>, tls: Arc<ServerConfig>, shutdown: CancellationToken) {
         let acceptor = TlsAcceptor::from(tls);
         let connections = TaskTracker::new();
         loop {
@@ -97,7 +119,7 @@ async fn connection(
     stream: TcpStream,
     peer: SocketAddr,
     acceptor: TlsAcceptor,
-    server: ApiServer,
+    server: Arc<dyn Answer>,
     shutdown: CancellationToken,
 ) {
     // Small writes are whole answers or watch events: waiting for more would only delay them.
@@ -118,8 +140,7 @@ async fn connection(
         if let Some(certificates) = &certificates {
             request.extensions_mut().insert(certificates.clone());
         }
-        let answer = server.clone().call(request);
-        async move { Ok::<_, Infallible>(answer.await.unwrap_or_else(|never| match never {})) }
+        server.answer(request).map(Ok::<_, Infallible>)
     });
     let mut builder = Builder::new(TokioExecutor::new());
     builder

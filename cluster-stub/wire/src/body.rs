@@ -24,6 +24,7 @@ enum Kind {
 
 impl Body {
     /// A body without bytes.
+    #[must_use]
     pub fn empty() -> Self {
         Body(Kind::Once(None))
     }
@@ -41,7 +42,8 @@ impl Body {
 
 impl Body {
     /// The same body, but a stream ends (as if it were complete) once `stop` is cancelled.
-    pub(super) fn until(self, stop: CancellationToken) -> Self {
+    #[must_use]
+    pub fn until(self, stop: CancellationToken) -> Self {
         let Kind::Stream(stream) = self.0 else { return self };
         let frames = stream.into_data_stream().take_until(stop.cancelled_owned());
         Body::stream(frames)
