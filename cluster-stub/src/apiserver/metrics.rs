@@ -12,14 +12,15 @@ use super::health::GIT_VERSION;
 use super::request::RequestInfo;
 use super::server::{Body, text};
 
-/// Verb, group, version, resource, subresource, code.
-type Labels = (String, String, String, String, String, u16);
+/// Stands between two labels.
+const SEPARATOR: char = '\0';
 
 /// Counters since the start of the server.
 #[derive(Debug)]
 pub struct Metrics {
     started: Timestamp,
-    requests: Mutex<BTreeMap<Labels, u64>>,
+    /// By verb, group, version, resource, subresource and code, with [`SEPARATOR`] between them.
+    requests: Mutex<BTreeMap<String, u64>>,
     watches: AtomicU64,
 }
 
@@ -34,15 +35,18 @@ impl Metrics {
         if info.verb == "watch" {
             self.watches.fetch_add(1, Ordering::Relaxed);
         }
-        let labels = (
-            info.verb.clone(),
-            info.group.clone(),
-            info.version.clone(),
-            info.resource.clone(),
-            info.subresource.clone(),
-            code.as_u16(),
-        );
-        *self.requests.lock().unwrap_or_else(PoisonError::into_inner).entry(labels).or_default() += 1;
+        let mut labels = String::with_capacity(96);
+        for label in [&info.verb, &info.group, &info.version, &info.resource, &info.subresource] {
+            // What a path holds may be anything; a separator in it must not look like one.
+            labels.extend(label.split(SEPARATOR));
+            labels.push(SEPARATOR);
+        }
+        labels.push_str(code.as_str());
+        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        match requests.get_mut(&labels) {
+            Some(count) => *count += 1,
+            None => drop(requests.insert(labels, 1)),
+        }
     }
 
     /// The document at `/metrics`.
@@ -60,7 +64,9 @@ impl Metrics {
         let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         writeln!(out, "# HELP apiserver_request_total Counter of apiserver requests by verb, resource and HTTP code.")?;
         writeln!(out, "# TYPE apiserver_request_total counter")?;
-        for ((verb, group, version, resource, subresource, code), count) in requests.iter() {
+        for (labels, count) in requests.iter() {
+            let labels: Vec<&str> = labels.split(SEPARATOR).collect();
+            let [verb, group, version, resource, subresource, code] = labels[..] else { continue };
             let verb = verb.to_ascii_uppercase();
             writeln!(
                 out,

@@ -45,7 +45,7 @@ impl Handler for Router {
         async move {
             let AuthorizedRequest { info, user, parts, body, received } = request;
             if info.is_resource_request {
-                let counted = info.clone();
+                let counted = Arc::clone(&info);
                 let response = self.registry.serve(info, user, parts, body, received).await;
                 self.metrics.count(&counted, response.status());
                 return response;

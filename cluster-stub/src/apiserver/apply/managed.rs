@@ -2,9 +2,12 @@
 //!
 //! Upstream: apimachinery v1.36.2 `pkg/util/managedfields/internal`.
 
+use std::sync::LazyLock;
+
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use super::creation::{self, Known};
 use super::field_set::FieldSet;
 use super::shape::Shape;
 use super::walk::{Comparison, compare};
@@ -79,6 +82,24 @@ impl Entry {
         }
     }
 
+    /// The entry as it is written, with these fields in place of its own.
+    fn to_value(&self, fields: Value) -> Value {
+        let mut value = json!({
+            "manager": self.manager,
+            "operation": if self.operation == Operation::Apply { "Apply" } else { "Update" },
+            "apiVersion": self.api_version,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": fields,
+        });
+        if !self.time.is_empty() {
+            value["time"] = self.time.as_str().into();
+        }
+        if !self.subresource.is_empty() {
+            value["subresource"] = self.subresource.as_str().into();
+        }
+        value
+    }
+
     /// Whether both are the same manager: applies go on over versions, updates do not.
     pub(super) fn same_manager(&self, other: &Entry) -> bool {
         self.manager == other.manager
@@ -139,22 +160,7 @@ pub(super) fn write(object: &mut Value, mut entries: Vec<Entry>) {
         };
         key(a).cmp(&key(b))
     });
-    let list = entries.iter().map(|entry| {
-        let mut value = json!({
-            "manager": entry.manager,
-            "operation": if entry.operation == Operation::Apply { "Apply" } else { "Update" },
-            "apiVersion": entry.api_version,
-            "fieldsType": "FieldsV1",
-            "fieldsV1": entry.fields.to_value(),
-        });
-        if !entry.time.is_empty() {
-            value["time"] = entry.time.as_str().into();
-        }
-        if !entry.subresource.is_empty() {
-            value["subresource"] = entry.subresource.as_str().into();
-        }
-        value
-    });
+    let list = entries.iter().map(|entry| entry.to_value(entry.fields.to_value()));
     metadata.insert("managedFields".to_string(), list.collect());
 }
 
@@ -181,8 +187,25 @@ pub fn track_update(writer: &Writer<'_>, live: Option<&Value>, object: &mut Valu
     if entries.is_empty() && live.is_some() {
         return;
     }
+    if entries.is_empty() {
+        return track_creation(writer, object, reset);
+    }
     let entries = update(writer, live, object, entries, reset);
     write(object, entries);
+}
+
+/// The same for a new object that nobody tracks yet: its creator owns all that it states.
+fn track_creation(writer: &Writer<'_>, object: &mut Value, reset: &[&str]) {
+    static KNOWN: LazyLock<Known> = LazyLock::new(Known::default);
+    let fields = if std::ptr::eq(writer.schema, &raw const *Schema::builtin()) {
+        KNOWN.fields(writer, object, reset)
+    } else {
+        creation::fields(writer, object, reset)
+    };
+    if let (Some(fields), Some(metadata)) = (fields, object["metadata"].as_object_mut()) {
+        let mine = Entry::new(writer, Operation::Update, FieldSet::default());
+        metadata.insert("managedFields".to_string(), Value::Array(vec![mine.to_value((*fields).clone())]));
+    }
 }
 
 /// A client resets `managedFields` by an empty list or a list of one empty entry.

@@ -4,6 +4,7 @@
 //! Upstream: structured-merge-diff v6 `merge/update.go`, apimachinery v1.36.2 `pkg/util/managedfields`.
 
 mod conflict;
+mod creation;
 mod field_set;
 pub mod managed;
 mod merge;

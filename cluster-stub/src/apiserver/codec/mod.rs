@@ -4,6 +4,7 @@ pub mod decode;
 pub mod proto;
 mod proto_wire;
 pub mod scalar;
+pub mod sketch;
 pub mod stored;
 pub mod syntax;
 pub mod yaml;

@@ -1,5 +1,6 @@
 //! Who asks, how, and when: what every step of one request may look at.
 
+use std::cell::RefCell;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::HeaderMap;
@@ -10,11 +11,14 @@ use crate::apiserver::authn::UserInfo;
 use crate::apiserver::request::{Query, RequestInfo};
 use crate::apiserver::resources::WriteContext;
 
+/// Whom writes are made by that the server itself makes.
+pub(super) const INTERNAL_USER: &str = "system:apiserver";
+
 /// One request on its way through the registry.
 #[derive(Debug)]
 pub struct RequestContext {
     /// What the path says.
-    pub info: RequestInfo,
+    pub info: Arc<RequestInfo>,
     /// The decoded query.
     pub query: Query,
     /// The request's headers.
@@ -31,7 +35,7 @@ pub struct RequestContext {
 impl RequestContext {
     /// A context without options.
     pub fn new(
-        info: RequestInfo,
+        info: Arc<RequestInfo>,
         query: Query,
         headers: HeaderMap,
         user: Arc<UserInfo>,
@@ -44,8 +48,9 @@ impl RequestContext {
     /// A context for a write that the server itself makes.
     pub fn internal(verb: &str) -> RequestContext {
         let info = RequestInfo { is_resource_request: true, verb: verb.to_string(), ..RequestInfo::default() };
-        let user = Arc::new(UserInfo::admin("system:apiserver"));
-        let mut context = RequestContext::new(info, Query::default(), HeaderMap::new(), user, Timestamp::now());
+        let user = Arc::new(UserInfo::admin(INTERNAL_USER));
+        let mut context =
+            RequestContext::new(Arc::new(info), Query::default(), HeaderMap::new(), user, Timestamp::now());
         context.options.field_manager = "kube-apiserver".to_string();
         context
     }
@@ -92,7 +97,21 @@ impl RequestContext {
 
 /// RFC 3339 with whole seconds and `Z`, as `metav1.Time` is written.
 pub fn format_time(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    thread_local! {
+        /// The second that was written last, and how: a busy server writes the same one over and over.
+        static LAST: RefCell<(i64, String)> = const { RefCell::new((i64::MIN, String::new())) };
+    }
+    // Before 1970 the second is not what the text has.
+    if time.as_second() < 0 {
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    }
+    LAST.with_borrow_mut(|(second, text)| {
+        if *second != time.as_second() {
+            *text = time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+            *second = time.as_second();
+        }
+        text.clone()
+    })
 }
 
 #[cfg(test)]
@@ -112,6 +131,21 @@ mod tests {
             context.options.field_manager = named.to_string();
             context.headers.insert(http::header::USER_AGENT, agent.parse().expect("a header value"));
             assert_eq!(context.manager(), want);
+        }
+    }
+
+    #[test]
+    fn times_have_whole_seconds() {
+        for (nanosecond, want) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (999_999_999, "1970-01-01T00:00:00Z"),
+            (1_000_000_000, "1970-01-01T00:00:01Z"),
+            (1_999_999_999, "1970-01-01T00:00:01Z"),
+            (0, "1970-01-01T00:00:00Z"),
+            (-1_000_000_000, "1969-12-31T23:59:59Z"),
+        ] {
+            let time = Timestamp::from_nanosecond(nanosecond).expect("a time near 1970");
+            assert_eq!(format_time(time), want);
         }
     }
 

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::context::{RequestContext, format_time};
 use super::options::DeleteOptions;
 use super::{Registry, meta};
+use crate::apiserver::codec::sketch::{Sketch, Wanted};
 use crate::apiserver::codec::stored;
 use crate::apiserver::resources::{Change, GroupResource, Objects};
 use crate::apiserver::status::ApiError;
@@ -113,6 +114,46 @@ impl Objects for Registry {
                 }
                 match self.replace(&ctx, &entry, &key, old.revision, bytes, object).await? {
                     Ok(written) => return Ok(written.object),
+                    Err(newer) => current = newer,
+                }
+            }
+            Err(ApiError::conflict(entry.qualified(), name, super::update::MODIFIED))
+        })
+    }
+
+    fn update_members<'a>(
+        &'a self,
+        resource: &'a GroupResource,
+        namespace: &'a str,
+        name: &'a str,
+        wanted: &'static Wanted,
+        mut change: Change,
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
+        Box::pin(async move {
+            let entry = self.entry_of(resource)?;
+            let key = Bytes::from(entry.key(namespace, name));
+            let mut current = self.read_encoded(&key).await?;
+            for _ in 0..ATTEMPTS {
+                let old = current.ok_or_else(|| ApiError::not_found(entry.qualified(), name))?;
+                let sketch = if entry.converts { None } else { Sketch::read(&old.value, wanted) };
+                // One that is not encoded as usual.
+                let Some(sketch) = sketch else {
+                    return self.update(resource, namespace, name, change).await.map(drop);
+                };
+                let mut object = sketch.object().clone();
+                stored::set_resource_version(&mut object, old.mod_revision.0).map_err(ApiError::internal)?;
+                change(&mut object)?;
+                let Some(bytes) = sketch.write(&object) else {
+                    return self.update(resource, namespace, name, change).await.map(drop);
+                };
+                if *bytes == *old.value {
+                    return Ok(());
+                }
+                match self.replace_encoded(&key, old.mod_revision, bytes.into()).await? {
+                    Ok(revision) => {
+                        self.tell_updated(&entry, namespace, name, revision);
+                        return Ok(());
+                    }
                     Err(newer) => current = newer,
                 }
             }

@@ -30,7 +30,7 @@ impl Registry {
     /// Answers an authorized request for a resource. `received` is when it came in.
     pub async fn serve(
         &self,
-        info: RequestInfo,
+        info: Arc<RequestInfo>,
         user: Arc<UserInfo>,
         mut parts: Parts,
         body: Bytes,

@@ -167,7 +167,7 @@ impl Client {
         let (parts, ()) = request.body(()).expect("a request of the table").into_parts();
         let info = RequestInfo::parse(&parts.method, &parts.uri).expect("a decidable path");
         let user = Arc::new(UserInfo::admin("me"));
-        self.0.serve(info, user, parts, Bytes::from(body.to_string()), Timestamp::now()).await
+        self.0.serve(Arc::new(info), user, parts, Bytes::from(body.to_string()), Timestamp::now()).await
     }
 
     async fn call(&self, method: &str, uri: &str, content_type: &str, body: &str) -> (u16, Value) {

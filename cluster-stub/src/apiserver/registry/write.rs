@@ -5,7 +5,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::context::RequestContext;
+use super::context::{INTERNAL_USER, RequestContext};
 use super::{Entry, Registry, meta, store_failure};
 use crate::apiserver::codec::stored;
 use crate::apiserver::status::ApiError;
@@ -36,6 +36,24 @@ impl Registry {
         let range =
             self.0.store.range(RangeRequest::key(key.to_string())).await.map_err(|error| store_failure(&error))?;
         range.kvs.into_iter().next().map(|kv| Stored::of(entry, kv)).transpose()
+    }
+
+    /// Reads an object as it is encoded.
+    pub(super) async fn read_encoded(&self, key: &Bytes) -> Result<Option<KeyValue>, ApiError> {
+        let range = self.0.store.range(RangeRequest::key(key.clone())).await.map_err(|error| store_failure(&error))?;
+        Ok(range.kvs.into_iter().next())
+    }
+
+    /// Replaces the encoded object that is still at `expected`; otherwise gives what is there now, if anything.
+    pub(super) async fn replace_encoded(
+        &self,
+        key: &Bytes,
+        expected: Revision,
+        bytes: Bytes,
+    ) -> Result<Result<Revision, Option<KeyValue>>, ApiError> {
+        let txn = TxnRequest::update(key.clone(), expected, bytes, None);
+        let outcome = self.0.store.txn(txn).await.map_err(|error| store_failure(&error))?;
+        Ok(if outcome.succeeded { Ok(outcome.revision) } else { Err(outcome.current().cloned()) })
     }
 
     /// Puts a new object in; `None` when the key is taken.
@@ -112,6 +130,21 @@ impl Registry {
             name: meta::text(object, "name").to_string(),
             resource_version: None,
             user: Some(ctx.user.name.as_str().into()),
+        });
+    }
+
+    /// Tells that the server itself changed an object.
+    pub(super) fn tell_updated(&self, entry: &Entry, namespace: &str, name: &str, revision: Revision) {
+        self.0.story.tell(|| Step {
+            at: Instant::now(),
+            component: Component::Store,
+            stage: "storage",
+            what: "updated".to_string(),
+            kind: entry.resource.kind.to_string(),
+            namespace: namespace.to_string(),
+            name: name.to_string(),
+            resource_version: Some(revision.to_string()),
+            user: Some(INTERNAL_USER.into()),
         });
     }
 

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use futures::{FutureExt as _, TryFutureExt as _};
 use serde_json::Value;
 
 use super::resource::GroupResource;
+use crate::apiserver::codec::sketch::Wanted;
 use crate::apiserver::status::ApiError;
 
 /// A change to an object that can be tried again on a newer version of it.
@@ -42,6 +44,19 @@ pub trait Objects: Send + Sync {
         name: &'a str,
         change: Change,
     ) -> BoxFuture<'a, Result<Value, ApiError>>;
+
+    /// The same for a change that looks at no other members than the wanted ones, and changes no others: it is given an object
+    /// that has only these, and its `metadata.resourceVersion`.
+    fn update_members<'a>(
+        &'a self,
+        resource: &'a GroupResource,
+        namespace: &'a str,
+        name: &'a str,
+        _wanted: &'static Wanted,
+        change: Change,
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
+        self.update(resource, namespace, name, change).map_ok(drop).boxed()
+    }
 
     /// Deletes an object with the given DeleteOptions: finalizers, grace and preconditions hold.
     fn delete<'a>(

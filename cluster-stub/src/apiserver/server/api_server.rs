@@ -146,7 +146,7 @@ impl ApiServer {
             Ok(admitted) => admitted,
             Err(error) => return response::status(&error),
         };
-        self.0.0.handler.handle(AuthorizedRequest { info, user, parts, body, received }).await
+        self.0.0.handler.handle(AuthorizedRequest { info: Arc::new(info), user, parts, body, received }).await
     }
 
     async fn authenticate(&self, parts: &mut http::request::Parts, now: Timestamp) -> Result<Arc<UserInfo>, ApiError> {

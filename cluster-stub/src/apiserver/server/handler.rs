@@ -16,7 +16,7 @@ use crate::apiserver::request::RequestInfo;
 #[derive(Debug)]
 pub struct AuthorizedRequest {
     /// What method and path ask for.
-    pub info: RequestInfo,
+    pub info: Arc<RequestInfo>,
     /// On whose behalf.
     pub user: Arc<UserInfo>,
     /// Method, URI, headers (without credentials and impersonation) and extensions.

@@ -8,12 +8,20 @@ use serde_json::{Value, json};
 use super::super::action::{Action, ActionRequest};
 use super::super::resource::GroupResource;
 use super::set_condition;
+use crate::apiserver::codec::sketch::Wanted;
 use crate::apiserver::status::{ApiError, Qualified};
 use crate::apiserver::validation::json::JsonExt;
 use crate::apiserver::validation::{FieldError, Path};
 
 const PODS: GroupResource = GroupResource::of("", "pods");
 const PODS_BINDING: Qualified<'static> = Qualified { group: "", name: "pods/binding" };
+
+/// What [`bind`] looks at and changes.
+const MEMBERS: &Wanted = &[
+    ("metadata", &["annotations", "deletionTimestamp", "labels", "uid"]),
+    ("spec", &["nodeName", "schedulingGates"]),
+    ("status", &["conditions", "nominatedNodeName"]),
+];
 
 /// Sets `spec.nodeName` once.
 pub(super) struct BindPod;
@@ -35,7 +43,8 @@ impl Action for BindPod {
                 let mut pod = pod.ok_or_else(|| ApiError::not_found(Qualified { group: "", name: "pods" }, &name))?;
                 change(&mut pod)?;
             } else {
-                request.objects.update(&PODS, request.namespace, &name, Box::new(change)).await?;
+                let (pods, namespace) = (&PODS, request.namespace);
+                request.objects.update_members(pods, namespace, &name, MEMBERS, Box::new(change)).await?;
             }
             Ok((201, json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})))
         })
