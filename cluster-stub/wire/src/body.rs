@@ -43,9 +43,9 @@ impl Body {
 impl Body {
     /// The same body, but a stream ends (as if it were complete) once `stop` is cancelled.
     #[must_use]
-    pub fn until(self, stop: CancellationToken) -> Self {
+    pub fn until(self, stop: &CancellationToken) -> Self {
         let Kind::Stream(stream) = self.0 else { return self };
-        let frames = stream.into_data_stream().take_until(stop.cancelled_owned());
+        let frames = stream.into_data_stream().take_until(stop.clone().cancelled_owned());
         Body::stream(frames)
     }
 }

@@ -8,7 +8,7 @@ use http::header::AUTHORIZATION;
 use jiff::Timestamp;
 
 use super::service_account::{ISSUER, validate};
-use super::user::{ALL_AUTHENTICATED, ALL_UNAUTHENTICATED, ANONYMOUS};
+use super::user::with_authenticated_group;
 use super::{
     CertificateVerifier, RequestHeaderConfig, ServiceAccountGetter, ServiceAccountTokens, TokenFile, UserInfo,
 };
@@ -47,31 +47,30 @@ impl Authenticator {
         headers: &HeaderMap,
         peer: Option<&PeerCertificates>,
         now: Timestamp,
-    ) -> Result<UserInfo, ApiError> {
+    ) -> Result<Arc<UserInfo>, ApiError> {
         let mut refused = Vec::new();
         if let Some(PeerCertificates(chain)) = peer {
             if let Some(user) = self.request_header.user(&self.front_proxy, chain, headers, now) {
-                return Ok(with_authenticated_group(user));
+                return Ok(Arc::new(with_authenticated_group(user)));
             }
-            match self.client_certificates.verify(chain, now) {
-                Ok(subject) => {
-                    if let Some(user) = subject.user() {
-                        return Ok(with_authenticated_group(user));
-                    }
-                }
+            match self.client_certificates.user(chain, now) {
+                Ok(Some(user)) => return Ok(user),
+                Ok(None) => {}
                 Err(error) => refused.push(error),
             }
         }
         if let Some(token) = bearer_token(headers) {
             match self.authenticate_token(token, now).await {
-                Ok(Some(identity)) if identity.audiences.iter().any(|a| a == ISSUER) => return Ok(identity.user),
+                Ok(Some(identity)) if identity.audiences.iter().any(|a| a == ISSUER) => {
+                    return Ok(Arc::new(identity.user));
+                }
                 Ok(Some(_)) => refused.push("the token is for another audience".into()),
                 Ok(None) => refused.push("invalid bearer token".into()),
                 Err(error) => refused.push(error),
             }
         }
         if refused.is_empty() {
-            return Ok(UserInfo::anonymous());
+            return Ok(Arc::new(UserInfo::anonymous()));
         }
         tracing::debug!(errors = ?refused, "unable to authenticate the request");
         Err(ApiError::unauthorized())
@@ -87,14 +86,6 @@ impl Authenticator {
         let user = validate(&claims, self.getter.as_ref(), now)?;
         Ok(Some(TokenIdentity { user, audiences: claims.aud }))
     }
-}
-
-/// Upstream v1.36.2: apiserver/pkg/authentication/group/authenticated_group_adder.go.
-fn with_authenticated_group(mut user: UserInfo) -> UserInfo {
-    if user.name != ANONYMOUS && !user.in_group(ALL_UNAUTHENTICATED) {
-        user.add_group(ALL_AUTHENTICATED);
-    }
-    user
 }
 
 fn bearer_token(headers: &HeaderMap) -> Option<&str> {

@@ -1,6 +1,6 @@
 //! Client certificates: verification against an authority, common name to user, organizations to groups.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use x509_cert::Certificate;
 use x509_cert::der::Decode as _;
 
 use super::UserInfo;
+use super::user::with_authenticated_group;
 
 /// Extra key with the id of the credential. Upstream v1.36.2: apiserver/pkg/authentication/user/user.go.
 pub(super) const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
@@ -27,13 +28,14 @@ const MAX_KNOWN: usize = 1024;
 #[derive(Debug)]
 pub struct CertificateVerifier {
     verifier: Arc<dyn ClientCertVerifier>,
-    known: Mutex<HashMap<Box<[u8]>, Known>>,
+    known: Mutex<BTreeMap<Box<[u8]>, Known>>,
 }
 
 /// A certificate that was good.
 #[derive(Debug)]
 struct Known {
     subject: Subject,
+    user: Option<Arc<UserInfo>>,
     verified: Timestamp,
     not_after: Timestamp,
 }
@@ -50,11 +52,22 @@ impl CertificateVerifier {
         Ok(CertificateVerifier { verifier, known: Mutex::default() })
     }
 
+    /// The user of the first certificate of `chain`, in the group of all who are authenticated, if it is good at `now`;
+    /// otherwise why not. `None` when it has no common name.
+    pub fn user(&self, chain: &[CertificateDer<'_>], now: Timestamp) -> Result<Option<Arc<UserInfo>>, String> {
+        if let [leaf] = chain
+            && let Some(user) = self.remembered(leaf, now, |known| known.user.clone())
+        {
+            return Ok(user);
+        }
+        Ok(self.verify(chain, now)?.user().map(Arc::new))
+    }
+
     /// The subject of the first certificate of `chain`, if it is good at `now`; otherwise why not.
     pub fn verify(&self, chain: &[CertificateDer<'_>], now: Timestamp) -> Result<Subject, String> {
         let [leaf, intermediates @ ..] = chain else { return Err("no certificate".into()) };
         if intermediates.is_empty()
-            && let Some(subject) = self.remembered(leaf, now)
+            && let Some(subject) = self.remembered(leaf, now, |known| known.subject.clone())
         {
             return Ok(subject);
         }
@@ -67,16 +80,17 @@ impl CertificateVerifier {
             if known.len() >= MAX_KNOWN {
                 known.clear();
             }
-            known.insert(leaf.as_ref().into(), Known { subject: subject.clone(), verified: now, not_after });
+            let user = subject.clone().user().map(Arc::new);
+            known.insert(leaf.as_ref().into(), Known { subject: subject.clone(), user, verified: now, not_after });
         }
         Ok(subject)
     }
 
-    /// The subject of a certificate that was good before, if it cannot have become bad.
-    fn remembered(&self, leaf: &CertificateDer<'_>, now: Timestamp) -> Option<Subject> {
+    /// Something about a certificate that was good before, if it cannot have become bad.
+    fn remembered<T>(&self, leaf: &CertificateDer<'_>, now: Timestamp, of: impl FnOnce(&Known) -> T) -> Option<T> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let known = known.get(leaf.as_ref())?;
-        (known.verified <= now && now <= known.not_after).then(|| known.subject.clone())
+        (known.verified <= now && now <= known.not_after).then(|| of(known))
     }
 }
 
@@ -102,19 +116,19 @@ impl Subject {
         Ok((subject, issuer::timestamp(certified.validity.not_after)))
     }
 
-    /// The user of this subject, `None` without a common name. Upstream v1.36.2:
+    /// The user of this subject, in the group of all who are authenticated; `None` without a common name. Upstream v1.36.2:
     /// apiserver/pkg/authentication/request/x509/x509.go CommonNameUserConversion.
     pub(super) fn user(self) -> Option<UserInfo> {
         if self.common_name.is_empty() {
             return None;
         }
         let credential = vec![format!("X509SHA256={}", self.fingerprint)];
-        Some(UserInfo {
+        Some(with_authenticated_group(UserInfo {
             name: self.common_name,
             groups: self.organizations,
             extra: [(CREDENTIAL_ID.to_owned(), credential)].into(),
             ..UserInfo::default()
-        })
+        }))
     }
 }
 
@@ -147,7 +161,10 @@ mod tests {
         };
         let (past, soon, later) = ("2026-04-01T00:00:00Z", "2026-04-30T00:00:00Z", "2027-01-01T00:00:00Z");
         let user = verifier.verify(&[client(&authority, past, later)], now).unwrap().user().unwrap();
-        assert_eq!((user.name.as_str(), user.groups.as_slice()), ("jane", ["dev".to_owned()].as_slice()));
+        assert_eq!(
+            (user.name.as_str(), user.groups.as_slice()),
+            ("jane", ["dev".to_owned(), "system:authenticated".to_owned()].as_slice())
+        );
         assert!(user.extra[CREDENTIAL_ID][0].starts_with("X509SHA256="));
         assert!(verifier.verify(&[client(&authority, past, soon)], now).is_err(), "expired");
         assert!(verifier.verify(&[client(&authority, later, "2028-01-01T00:00:00Z")], now).is_err(), "not yet good");
@@ -160,6 +177,8 @@ mod tests {
             ("2026-03-01T00:00:00Z", false),
         ] {
             assert_eq!(verifier.verify(&short, at(time)).is_ok(), is_good, "remembered, at {time}");
+            let fresh = CertificateVerifier::new(authority.certificate()).unwrap().user(&short, at(time));
+            assert_eq!(verifier.user(&short, at(time)).ok(), fresh.ok(), "the user, at {time}");
         }
         let serving = authority.issue_server("jane", &["localhost".into()], now).unwrap();
         assert!(verifier.verify(&[der(&serving.certificate_pem)], now).is_err(), "a serving certificate");

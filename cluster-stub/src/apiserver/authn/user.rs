@@ -90,6 +90,14 @@ impl UserInfo {
     }
 }
 
+/// Upstream v1.36.2: apiserver/pkg/authentication/group/authenticated_group_adder.go.
+pub(super) fn with_authenticated_group(mut user: UserInfo) -> UserInfo {
+    if user.name != ANONYMOUS && !user.in_group(ALL_UNAUTHENTICATED) {
+        user.add_group(ALL_AUTHENTICATED);
+    }
+    user
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

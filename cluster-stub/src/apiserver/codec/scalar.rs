@@ -38,8 +38,28 @@ pub fn micro_time(text: &str) -> Result<Option<String>, String> {
     if text.is_empty() {
         return Ok(None);
     }
+    if is_canonical_micro_time(text.as_bytes()) {
+        return Ok(Some(text.to_string()));
+    }
     let parsed = parse(text, "2006-01-02T15:04:05.000000Z07:00")?;
     Ok(Some(parsed.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()))
+}
+
+/// Whether a time is written already as it is stored, on a day that every month has.
+fn is_canonical_micro_time(text: &[u8]) -> bool {
+    const SHAPE: &[u8] = b"0000-00-00T00:00:00.000000Z";
+    let number = |from: usize| text[from..from + 2].iter().fold(0, |n, digit| n * 10 + u32::from(digit - b'0'));
+    text.len() == SHAPE.len()
+        && text
+            .iter()
+            .zip(SHAPE)
+            .all(|(byte, shape)| if *shape == b'0' { byte.is_ascii_digit() } else { byte == shape })
+        && text.starts_with(b"20")
+        && (1..=12).contains(&number(5))
+        && (1..=28).contains(&number(8))
+        && number(11) < 24
+        && number(14) < 60
+        && number(17) < 60
 }
 
 fn parse(text: &str, layout: &str) -> Result<Timestamp, String> {
@@ -114,6 +134,31 @@ mod tests {
         assert_eq!(micro_time("2024-01-02T03:04:05.1Z"), Ok(Some("2024-01-02T03:04:05.100000Z".to_string())));
         let error = "parsing time \"x\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"x\" as \"2006\"";
         assert_eq!(time("x"), Err(error.to_string()));
+    }
+
+    #[test]
+    fn a_time_that_is_canonical_is_kept_and_every_other_is_read() {
+        for (text, canonical) in [
+            ("2026-11-30T17:44:11.123456Z", true),
+            ("2026-02-28T23:59:59.000000Z", true),
+            ("2026-02-29T23:59:59.000000Z", false),
+            ("2026-13-01T00:00:00.000000Z", false),
+            ("2026-00-01T00:00:00.000000Z", false),
+            ("2026-01-00T00:00:00.000000Z", false),
+            ("2026-01-01T24:00:00.000000Z", false),
+            ("2026-01-01T00:60:00.000000Z", false),
+            ("2026-01-01T00:00:60.000000Z", false),
+            ("2026-01-01T00:00:00.00000Z", false),
+            ("2026-01-01t00:00:00.000000Z", false),
+            ("2026-01-01T00:00:00.000000+", false),
+            ("1969-01-01T00:00:00.000000Z", false),
+        ] {
+            assert_eq!(is_canonical_micro_time(text.as_bytes()), canonical, "{text}");
+            if canonical {
+                let read = parse(text, "").map(|time| time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string());
+                assert_eq!(read.as_deref(), Ok(text));
+            }
+        }
     }
 
     #[test]

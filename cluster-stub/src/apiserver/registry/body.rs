@@ -1,5 +1,6 @@
 //! From the bytes of a request to an object of the expected kind, in upstream's order and words.
 
+use cluster_stub_wire::scan::members;
 use serde_json::{Value, json};
 
 use super::context::RequestContext;
@@ -46,7 +47,12 @@ impl Registry {
                 json.as_slice()
             }
         };
-        let (kind, api_version) = type_of(body, expected)?;
+        let as_expected = is_plainly(body, expected);
+        let (kind, api_version) = if as_expected {
+            (expected.kind.to_string(), expected.api_version.to_string())
+        } else {
+            type_of(body, expected)?
+        };
         let cannot = |why: &str| {
             ApiError::bad_request(format!(
                 "{kind} in version \"{}\" cannot be handled as a {}: {why}",
@@ -69,7 +75,11 @@ impl Registry {
                 Some(custom) => custom.read(decoded.object),
                 None => Ok(decoded),
             })
-            .map_err(|error| cannot(&error.to_string()))?;
+            .map_err(|error| match type_of(body, expected) {
+                // What is no JSON is refused for that.
+                Err(fault) if as_expected => fault,
+                _ => cannot(&error.to_string()),
+            })?;
         let mut object = ctx.check_strict(decoded, |why| cannot(&format!("strict decoding error: {why}")))?;
         object["kind"] = kind.into();
         object["apiVersion"] = api_version.into();
@@ -125,6 +135,22 @@ impl RequestContext {
     }
 }
 
+/// Whether a body states kind and `apiVersion` as expected, in compact JSON, each once and without escapes. Whether all of it
+/// is JSON is not looked at.
+fn is_plainly(body: &[u8], expected: Expected<'_>) -> bool {
+    let Some(members) = members(body) else {
+        return false;
+    };
+    let states = |key: &[u8], text: &str| {
+        let mut stated = members.iter().filter(|member| member.key == key).map(|member| member.value);
+        let value = stated.next().and_then(|value| value.strip_prefix(b"\"")?.strip_suffix(b"\""));
+        value == Some(text.as_bytes()) && stated.next().is_none()
+    };
+    states(b"kind", expected.kind)
+        && states(b"apiVersion", expected.api_version)
+        && members.iter().all(|member| !member.key.contains(&b'\\'))
+}
+
 /// `kind` and `apiVersion` of a body; what is missing is what was expected.
 fn type_of(body: &[u8], expected: Expected<'_>) -> Result<(String, String), ApiError> {
     #[derive(serde::Deserialize)]
@@ -160,5 +186,32 @@ impl Entry {
     pub(super) fn expected(&self) -> Expected<'_> {
         let custom = self.resource.custom.as_deref();
         Expected { api_version: &self.api_version, kind: &self.resource.kind, ty: self.ty, custom }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plain_body_is_known_at_sight_and_any_other_is_read() {
+        let expected = Expected { api_version: "v1", kind: "Pod", ty: None, custom: None };
+        for (body, plainly) in [
+            (r#"{"apiVersion":"v1","kind":"Pod","spec":{"kind":"x"}}"#, true),
+            (r#"{"kind":"Pod","apiVersion":"v1"}"#, true),
+            (r#"{"kind":"Pod"}"#, false),
+            (r#"{"kind":"Pod","kind":"Pod","apiVersion":"v1"}"#, false),
+            (r#"{"kind":"Pod","apiVersion":"v1","\u006bind":"Node"}"#, false),
+            (r#"{"kind":"Node","apiVersion":"v1"}"#, false),
+            (r#"{"kind":"Pod","apiVersion":"v2"}"#, false),
+            (r#"{"kind":"Pod", "apiVersion":"v1"}"#, false),
+            (r#"{"kind":"Pod","apiVersion":"v1""#, false),
+        ] {
+            assert_eq!(is_plainly(body.as_bytes(), expected), plainly, "{body}");
+            if plainly {
+                let read = type_of(body.as_bytes(), expected).expect("JSON");
+                assert_eq!(read, ("Pod".to_string(), "v1".to_string()), "{body}");
+            }
+        }
     }
 }

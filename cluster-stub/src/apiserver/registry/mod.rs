@@ -287,6 +287,18 @@ impl Entry {
         stored::encode(object)
     }
 
+    /// The same for an object that may be changed on the way, as long as it is the same afterwards.
+    fn encode_own(&self, object: &mut Value) -> Vec<u8> {
+        let strategy = &self.resource.strategy;
+        if !self.converts || !strategy.converts_back() {
+            return self.encode(object);
+        }
+        strategy.convert_to_storage(object);
+        let bytes = stored::encode(object);
+        strategy.convert_from_storage(object);
+        bytes
+    }
+
     /// What clients get of cached bytes: the bytes themselves, unless they are of another version.
     fn served(&self, object: &super::cache::CachedObject) -> bytes::Bytes {
         if !self.converts {

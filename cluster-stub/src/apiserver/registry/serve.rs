@@ -1,4 +1,5 @@
-//! From an authorized request to the verb that answers it.
+//! From an authorized request to the verb that answers it. The future of each verb has a box of its own: a request is not to
+//! move, and make room for, what the largest of them needs.
 
 use std::sync::Arc;
 
@@ -90,7 +91,7 @@ impl Registry {
         }
         let accept = Accept::negotiate(&ctx.headers, &ctx.query, true)?;
         if entry.cache.is_none() {
-            return self.on_virtual(ctx, entry, verb, method, extensions, &body, accept).await;
+            return Box::pin(self.on_virtual(ctx, entry, verb, method, extensions, &body, accept)).await;
         }
         match verb {
             Verbs::GET => {
@@ -99,7 +100,7 @@ impl Registry {
             }
             Verbs::LIST => {
                 let options = list_options(ctx, false)?;
-                self.list(ctx, entry, &options, accept).await
+                Box::pin(self.list(ctx, entry, &options, accept)).await
             }
             Verbs::WATCH => {
                 let options = list_options(ctx, true)?;
@@ -111,36 +112,36 @@ impl Registry {
                     ctx.now,
                 );
                 own.options = ctx.options.clone();
-                self.watch(Arc::new(own), entry.clone(), options, accept).await
+                Box::pin(self.watch(Arc::new(own), entry.clone(), options, accept)).await
             }
             Verbs::CREATE => {
                 ctx.options = WriteOptions::parse(&ctx.query, WriteVerb::Create)?;
                 let object = self.decode_body(ctx, &body, entry.expected())?;
                 if let Some(action) = &entry.resource.action {
                     let name = super::meta::text(&object, "name").to_string();
-                    return self.act(ctx, entry, &name, action.as_ref(), object, accept).await;
+                    return Box::pin(self.act(ctx, entry, &name, action.as_ref(), object, accept)).await;
                 }
-                let written = self.create_object(ctx, entry, &ctx.info.namespace, object).await?;
+                let written = Box::pin(self.create_object(ctx, entry, &ctx.info.namespace, object)).await?;
                 self.answer(ctx, entry, 201, written, accept)
             }
             Verbs::UPDATE => {
                 ctx.options = WriteOptions::parse(&ctx.query, WriteVerb::Update)?;
                 let object = self.decode_body(ctx, &body, entry.expected())?;
-                let (created, written) = self.update_object(ctx, entry, "", object).await?;
+                let (created, written) = Box::pin(self.update_object(ctx, entry, "", object)).await?;
                 self.answer(ctx, entry, if created { 201 } else { 200 }, written, accept)
             }
-            Verbs::PATCH => self.on_patch(ctx, entry, "", &body, accept).await,
+            Verbs::PATCH => Box::pin(self.on_patch(ctx, entry, "", &body, accept)).await,
             Verbs::DELETE => {
                 let options = self.delete_options(ctx, &body)?;
                 let info = &ctx.info;
-                let deleted = self.delete_object(ctx, entry, &info.namespace, &info.name, &options).await?;
+                let deleted = Box::pin(self.delete_object(ctx, entry, &info.namespace, &info.name, &options)).await?;
                 let code = if !deleted.gone && options.orphan_dependents == Some(false) { 202 } else { 200 };
                 self.answer(ctx, entry, code, deleted.answer, accept)
             }
             _ => {
                 let list = ListOptions::parse(&ctx.query, false)?;
                 let options = self.delete_options(ctx, &body)?;
-                let bytes = self.delete_collection(ctx, entry, &list, &options).await?;
+                let bytes = Box::pin(self.delete_collection(ctx, entry, &list, &options)).await?;
                 Ok(response::encoded(200, bytes, accept))
             }
         }
@@ -185,13 +186,15 @@ impl Registry {
             (Behavior::Object(_), Verbs::UPDATE) => {
                 ctx.options = WriteOptions::parse(&ctx.query, WriteVerb::Update)?;
                 let object = self.decode_body(ctx, &body, entry.expected())?;
-                let (_, written) = self.update_object(ctx, entry, &name, object).await?;
+                let (_, written) = Box::pin(self.update_object(ctx, entry, &name, object)).await?;
                 self.answer(ctx, entry, 200, written, accept)
             }
-            (Behavior::Object(_), _) => self.on_patch(ctx, entry, &name, &body, accept).await,
-            (Behavior::Scale(scale), _) => self.on_scale(ctx, entry, scale.as_ref(), verb, &body, accept).await,
+            (Behavior::Object(_), _) => Box::pin(self.on_patch(ctx, entry, &name, &body, accept)).await,
+            (Behavior::Scale(scale), _) => {
+                Box::pin(self.on_scale(ctx, entry, scale.as_ref(), verb, &body, accept)).await
+            }
             (Behavior::Action(action), _) => {
-                self.on_action(ctx, entry, subresource, action.as_ref(), &body, accept).await
+                Box::pin(self.on_action(ctx, entry, subresource, action.as_ref(), &body, accept)).await
             }
             (Behavior::Connect, _) => {
                 let request = ConnectRequest {

@@ -64,7 +64,7 @@ impl Registry {
         key: String,
         mut object: Value,
     ) -> Result<Option<Written>, ApiError> {
-        let bytes = Bytes::from(entry.encode(&object));
+        let bytes = Bytes::from(entry.encode_own(&mut object));
         let txn = TxnRequest::create(key, bytes.clone(), None);
         let outcome = self.0.store.txn(txn).await.map_err(|error| store_failure(&error))?;
         if !outcome.succeeded {

@@ -84,6 +84,11 @@ pub trait Strategy: Send + Sync {
     /// Turns a stored object into one of this version.
     fn convert_from_storage(&self, _object: &mut Value) {}
 
+    /// Whether [`Strategy::convert_from_storage`] makes of what [`Strategy::convert_to_storage`] made exactly what it was.
+    fn converts_back(&self) -> bool {
+        false
+    }
+
     /// Whether PUT of an object that does not exist creates it.
     fn allow_create_on_update(&self) -> bool {
         false

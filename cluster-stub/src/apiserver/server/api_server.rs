@@ -96,7 +96,7 @@ impl ApiServer {
         let headers = response.headers_mut();
         headers.insert(AUDIT_ID, audit_id);
         headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
-        response.map(|body| body.until(self.0.0.draining.clone()))
+        response.map(|body| body.until(&self.0.0.draining))
     }
 
     async fn guarded<B>(&self, request: Request<B>) -> Response<Body>
@@ -156,7 +156,7 @@ impl ApiServer {
         let peer = parts.extensions.get::<PeerCertificates>();
         let user = self.0.0.authenticator.authenticate(&parts.headers, peer, now).await?;
         parts.headers.remove(AUTHORIZATION);
-        Ok(Arc::new(user))
+        Ok(user)
     }
 
     /// Upstream asks for impersonation first and then whether the impersonated user may do it.

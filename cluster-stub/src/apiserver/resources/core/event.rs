@@ -59,11 +59,64 @@ struct Event {
 }
 
 impl Event {
-    /// The object in the core form.
-    fn stored(&self, object: &Value) -> Value {
-        let mut object = object.clone();
-        self.convert_to_storage(&mut object);
-        object
+    /// The member of this core/v1 name, whatever it is called here.
+    fn at<'a>(&self, event: &'a Value, name: &str) -> &'a Value {
+        let renamed = RENAMED.iter().find(|(_, core)| self.converts && *core == name);
+        event.at(renamed.map_or(name, |(new, _)| new))
+    }
+
+    /// The text of the member of this core/v1 name.
+    fn text<'a>(&self, event: &'a Value, name: &str) -> &'a str {
+        self.at(event, name).as_str().unwrap_or("")
+    }
+
+    /// What holds for every event: it lies in the namespace of its object.
+    fn validate_legacy(&self, event: &Value, out: &mut Vec<FieldError>) {
+        let involved = self.at(event, "involvedObject");
+        let path = Path::root("involvedObject");
+        let field = path.child("namespace");
+        let (own, other) = (event.at("metadata").text("namespace"), involved.text("namespace"));
+        if other.is_empty() {
+            if own != "default" && own != "kube-system" {
+                out.push(FieldError::invalid(&field, other, "does not match event.namespace"));
+            }
+        } else if own != other {
+            out.push(FieldError::invalid(&field, other, "does not match event.namespace"));
+        }
+        if !own.is_empty() && !dns_label(own).is_empty() {
+            out.push(FieldError::invalid(&Path::root("namespace"), own, ""));
+        }
+    }
+
+    /// What events.k8s.io/v1 asks for beyond that.
+    fn validate_new(&self, event: &Value, out: &mut Vec<FieldError>) {
+        if self.text(event, "eventTime").is_empty() {
+            out.push(FieldError::required(&Path::root("eventTime"), ""));
+        }
+        let controller = self.text(event, "reportingComponent");
+        let field = Path::root("reportingController");
+        if controller.is_empty() {
+            out.push(FieldError::required(&field, ""));
+        } else {
+            out.extend(
+                qualified_name(controller).into_iter().map(|fault| FieldError::invalid(&field, controller, fault)),
+            );
+        }
+        for (key, limit) in [("reportingInstance", 128), ("action", 128), ("reason", 128)] {
+            let text = self.text(event, key);
+            if text.is_empty() {
+                out.push(FieldError::required(&Path::root(key), ""));
+            } else if text.len() > limit {
+                out.push(FieldError::invalid(&Path::root(key), "", format!("can have at most {limit} characters")));
+            }
+        }
+        if self.text(event, "message").len() > 1024 {
+            out.push(FieldError::invalid(&Path::root("message"), "", "can have at most 1024 characters"));
+        }
+        let kind = self.text(event, "type");
+        if !matches!(kind, "Normal" | "Warning") {
+            out.push(FieldError::invalid(&Path::root("type"), "", format!("has invalid value: {kind}")));
+        }
     }
 }
 
@@ -85,17 +138,16 @@ impl Strategy for Event {
 
     fn validate(&self, object: &Value) -> Vec<FieldError> {
         let mut errors = Strategy::validate(&self.kind, object);
-        let stored = self.stored(object);
-        validate_legacy(&stored, &mut errors);
+        self.validate_legacy(object, &mut errors);
         if self.converts {
-            validate_new(&stored, &mut errors);
+            self.validate_new(object, &mut errors);
         }
         errors
     }
 
     fn validate_update(&self, object: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = Strategy::validate_update(&self.kind, object, old);
-        validate_legacy(&self.stored(object), &mut errors);
+        self.validate_legacy(object, &mut errors);
         super::super::kind::dedup(errors)
     }
 
@@ -118,10 +170,9 @@ impl Strategy for Event {
     }
 
     fn field_values(&self, object: &Value) -> Vec<String> {
-        let object = self.stored(object);
-        let involved = object.at("involvedObject");
-        let source = object.at("source").text("component");
-        let reporting = object.text("reportingComponent");
+        let involved = self.at(object, "involvedObject");
+        let source = self.at(object, "source").text("component");
+        let reporting = self.text(object, "reportingComponent");
         [
             involved.text("kind"),
             involved.text("namespace"),
@@ -143,6 +194,10 @@ impl Strategy for Event {
         if self.converts {
             rename(object, |(new, core)| (new, core), "v1");
         }
+    }
+
+    fn converts_back(&self) -> bool {
+        true
     }
 
     fn convert_from_storage(&self, object: &mut Value) {
@@ -169,52 +224,6 @@ fn rename(
         }
     }
     map.insert("apiVersion".to_owned(), json!(api_version));
-}
-
-/// What holds for every event: it lies in the namespace of its object.
-fn validate_legacy(event: &Value, out: &mut Vec<FieldError>) {
-    let involved = event.at("involvedObject");
-    let path = Path::root("involvedObject");
-    let field = path.child("namespace");
-    let (own, other) = (event.at("metadata").text("namespace"), involved.text("namespace"));
-    if other.is_empty() {
-        if own != "default" && own != "kube-system" {
-            out.push(FieldError::invalid(&field, other, "does not match event.namespace"));
-        }
-    } else if own != other {
-        out.push(FieldError::invalid(&field, other, "does not match event.namespace"));
-    }
-    if !own.is_empty() && !dns_label(own).is_empty() {
-        out.push(FieldError::invalid(&Path::root("namespace"), own, ""));
-    }
-}
-
-fn validate_new(event: &Value, out: &mut Vec<FieldError>) {
-    if event.text("eventTime").is_empty() {
-        out.push(FieldError::required(&Path::root("eventTime"), ""));
-    }
-    let controller = event.text("reportingComponent");
-    let field = Path::root("reportingController");
-    if controller.is_empty() {
-        out.push(FieldError::required(&field, ""));
-    } else {
-        out.extend(qualified_name(controller).into_iter().map(|fault| FieldError::invalid(&field, controller, fault)));
-    }
-    for (key, limit) in [("reportingInstance", 128), ("action", 128), ("reason", 128)] {
-        let text = event.text(key);
-        if text.is_empty() {
-            out.push(FieldError::required(&Path::root(key), ""));
-        } else if text.len() > limit {
-            out.push(FieldError::invalid(&Path::root(key), "", format!("can have at most {limit} characters")));
-        }
-    }
-    if event.text("message").len() > 1024 {
-        out.push(FieldError::invalid(&Path::root("message"), "", "can have at most 1024 characters"));
-    }
-    let kind = event.text("type");
-    if !matches!(kind, "Normal" | "Warning") {
-        out.push(FieldError::invalid(&Path::root("type"), "", format!("has invalid value: {kind}")));
-    }
 }
 
 fn cells(event: &Value, now: Timestamp) -> Vec<Value> {
@@ -270,11 +279,32 @@ mod tests {
     }
 
     #[test]
+    fn the_names_of_a_version_make_no_difference_to_its_rules() {
+        let core = json!({
+            "metadata": {"namespace": "a"}, "involvedObject": {"kind": "Pod", "namespace": "b"}, "reportingComponent": "c d",
+            "reason": "", "message": "m".repeat(1025), "type": "Odd", "source": {"component": "s"}, "action": "a",
+        });
+        let (old, new) =
+            (Event { kind: kind(""), converts: false }, Event { kind: kind("events.k8s.io"), converts: true });
+        let mut renamed = core.clone();
+        new.convert_from_storage(&mut renamed);
+        assert!(renamed.has("regarding") && !renamed.has("involvedObject"));
+        assert_eq!(new.field_values(&renamed), old.field_values(&core));
+        let (mut of_old, mut of_new) = (Vec::new(), Vec::new());
+        old.validate_legacy(&core, &mut of_old);
+        old.validate_new(&core, &mut of_old);
+        new.validate_legacy(&renamed, &mut of_new);
+        new.validate_new(&renamed, &mut of_new);
+        assert_eq!(of_new, of_old);
+        assert_eq!(of_new.len(), 7, "{of_new:?}");
+    }
+
+    #[test]
     fn an_event_lies_in_the_namespace_of_its_object() {
         let faults = |namespace: &str, involved: &str| {
             let mut errors = Vec::new();
             let event = json!({"metadata": {"namespace": namespace}, "involvedObject": {"namespace": involved}});
-            validate_legacy(&event, &mut errors);
+            Event { kind: kind(""), converts: false }.validate_legacy(&event, &mut errors);
             errors.len()
         };
         assert_eq!((faults("a", "a"), faults("a", "b"), faults("default", ""), faults("a", "")), (0, 1, 0, 1));
