@@ -78,11 +78,13 @@ impl ApiServer {
         B: HttpBody<Data = Bytes> + Send,
         B::Error: fmt::Display,
     {
-        let audit_id = match request.headers().get(AUDIT_ID) {
+        let mut audit_id = match request.headers().get(AUDIT_ID) {
             Some(sent) if !sent.is_empty() => sent.clone(),
             _ => HeaderValue::from_str(&uuid::Uuid::new_v4().to_string())
                 .unwrap_or_else(|_| HeaderValue::from_static("")),
         };
+        // No two answers have the same: HTTP/2 is told not to remember it for the next one.
+        audit_id.set_sensitive(true);
         let head = request.method() == Method::HEAD;
         let answered = AssertUnwindSafe(self.guarded(request)).catch_unwind().await;
         let mut response = answered.unwrap_or_else(|_| {

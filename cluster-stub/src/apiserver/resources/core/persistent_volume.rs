@@ -10,6 +10,7 @@ use super::super::kind::{Kind, SPEC, same};
 use super::super::pod::volume_source;
 use super::super::resource::Resource;
 use super::super::resource_list;
+use crate::apiserver::registry::format_time;
 use crate::apiserver::validation::json::JsonExt;
 use crate::apiserver::validation::names::dns_subdomain;
 use crate::apiserver::validation::{FieldError, Path, Quantity};
@@ -55,7 +56,7 @@ pub(super) fn resource() -> Resource {
 
 /// A moment as Kubernetes writes it: RFC 3339 with seconds.
 pub(in crate::apiserver) fn timestamp(moment: Timestamp) -> String {
-    moment.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    format_time(moment)
 }
 
 fn apply_defaults(object: &mut Value) {
