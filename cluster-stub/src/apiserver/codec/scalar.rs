@@ -45,10 +45,15 @@ pub fn micro_time(text: &str) -> Result<Option<String>, String> {
     Ok(Some(parsed.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()))
 }
 
-/// Whether a time is written already as it is stored, on a day that every month has.
+/// Whether a time is written already as it is stored; a 29th of February is left to the calendar.
 fn is_canonical_micro_time(text: &[u8]) -> bool {
     const SHAPE: &[u8] = b"0000-00-00T00:00:00.000000Z";
     let number = |from: usize| text[from..from + 2].iter().fold(0, |n, digit| n * 10 + u32::from(digit - b'0'));
+    let n_days = |month| match month {
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    };
     text.len() == SHAPE.len()
         && text
             .iter()
@@ -56,7 +61,7 @@ fn is_canonical_micro_time(text: &[u8]) -> bool {
             .all(|(byte, shape)| if *shape == b'0' { byte.is_ascii_digit() } else { byte == shape })
         && text.starts_with(b"20")
         && (1..=12).contains(&number(5))
-        && (1..=28).contains(&number(8))
+        && (1..=n_days(number(5))).contains(&number(8))
         && number(11) < 24
         && number(14) < 60
         && number(17) < 60
@@ -141,7 +146,9 @@ mod tests {
         for (text, canonical) in [
             ("2026-11-30T17:44:11.123456Z", true),
             ("2026-02-28T23:59:59.000000Z", true),
-            ("2026-02-29T23:59:59.000000Z", false),
+            ("2026-12-31T23:59:59.000000Z", true),
+            ("2028-02-29T23:59:59.000000Z", false),
+            ("2026-11-31T00:00:00.000000Z", false),
             ("2026-13-01T00:00:00.000000Z", false),
             ("2026-00-01T00:00:00.000000Z", false),
             ("2026-01-00T00:00:00.000000Z", false),
