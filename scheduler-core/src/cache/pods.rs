@@ -189,34 +189,45 @@ impl Cache {
     }
 
     /// A bound pod was seen, for the first time or changed. Without a node name nothing happens.
-    pub fn set_pod(&mut self, pod: Arc<Pod>) {
+    pub fn set_pod(&mut self, mut pod: Arc<Pod>) {
+        self.set_pod_and_share(&mut pod);
+    }
+
+    /// [`set_pod`](Self::set_pod). If nobody else holds the pod, it gets the name of its node as the node has it.
+    pub(crate) fn set_pod_and_share(&mut self, pod: &mut Arc<Pod>) {
+        if self.confirm(pod, false) {
+            return;
+        }
         let Some(node_name) = pod.node_name.clone() else { return };
-        if !self.confirm(&pod, &node_name, false) {
-            self.remove(&pod.uid);
-            match self.snapshot.find(&node_name) {
-                Some(node) => self.place(pod, node, false),
-                None => self.set_aside(pod, node_name, false),
+        self.remove(&pod.uid);
+        match self.snapshot.find(&node_name) {
+            Some(node) => {
+                share_node_name(pod, &self.snapshot.node(node).name);
+                self.place(Arc::clone(pod), node, false);
             }
+            None => self.set_aside(Arc::clone(pod), node_name, false),
         }
     }
 
     /// [`set_pod`](Self::set_pod) of an assumed pod whose binding was confirmed, while nothing else changed. False, and
     /// nothing done, if it is another case.
-    pub(crate) fn confirm_assumed(&mut self, pod: &Arc<Pod>) -> bool {
-        pod.node_name.as_ref().is_some_and(|node_name| self.confirm(pod, node_name, true))
+    pub(crate) fn confirm_assumed(&mut self, pod: &mut Arc<Pod>) -> bool {
+        self.confirm(pod, true)
     }
 
     /// A pod that is where it was said to be, and as it was but for what binding changes, takes the place of its earlier
     /// self: no column changes, and no change of the node is noted. False if it is not so.
-    fn confirm(&mut self, pod: &Arc<Pod>, node_name: &Arc<str>, only_assumed: bool) -> bool {
+    fn confirm(&mut self, pod: &mut Arc<Pod>, only_assumed: bool) -> bool {
         let Some(placed) = self.pods.get(&*pod.uid) else { return false };
         if only_assumed && !placed.is_assumed {
             return false;
         }
         let (idx, known) = (placed.node, &placed.pod);
-        if self.snapshot.node(idx).name != *node_name || !known.differs_by_binding_at_most(pod) {
+        let name = &self.snapshot.node(idx).name;
+        if pod.node_name.as_ref() != Some(name) || !known.differs_by_binding_at_most(pod) {
             return false;
         }
+        share_node_name(pod, name);
         let pods = &mut self.snapshot.pods[idx.slot()];
         let Some(at) = pods.iter().rposition(|pod| Arc::ptr_eq(pod, known)) else { return false };
         self.snapshot.kept.each(|index| index.pod_confirmed(idx, known, pod));
@@ -333,6 +344,15 @@ impl Cache {
         self.snapshot.grow(first + 64);
         self.free_slots.extend((first + 1..first + 64).rev().map(NodeIdx::from_slot));
         NodeIdx::from_slot(first)
+    }
+}
+
+/// Lets the pod have the name of its node as the node has it: each was parsed by itself.
+fn share_node_name(pod: &mut Arc<Pod>, name: &Arc<str>) {
+    if let Some(own) = Arc::get_mut(pod)
+        && own.node_name.as_ref().is_some_and(|own| !Arc::ptr_eq(own, name))
+    {
+        own.node_name = Some(Arc::clone(name));
     }
 }
 
@@ -479,7 +499,13 @@ mod tests {
 
         cache.set_pod(on("n1", Pod { phase: PodPhase::Running, ..pod("a") }));
         assert_eq!(n_changes(&cache), before + 2, "it left and came back, changed");
+        let shares = |cache: &Cache, uid: &str| {
+            let (pod, name) = cache.pod(uid).expect("it is there");
+            pod.node_name.as_ref().is_some_and(|own| Arc::ptr_eq(own, name))
+        };
+        assert!(shares(&cache, "a"), "its node's name is kept once");
         cache.set_pod(on("n2", pod("b")));
+        assert!(shares(&cache, "b"));
         let n_pods = |name: &str| cache.snapshot().pods(cache.snapshot().find(name).expect("it was set")).len();
         assert_eq!((n_pods("n1"), n_pods("n2")), (1, 1), "bound elsewhere");
     }

@@ -57,6 +57,8 @@ pub struct TermCounts {
     ids: FxHashMap<i32, FxHashMap<AffinityTerm, usize>>,
     index: SelectorIndex<usize>,
     free: Vec<usize>,
+    /// The term that came last. Replicas often follow each other, and two terms are compared faster than one is hashed.
+    last: usize,
 }
 
 impl TermCounts {
@@ -92,7 +94,10 @@ impl TermCounts {
     }
 
     fn add(&mut self, labels: &LabelColumns, node: NodeIdx, term: &AffinityTerm, weight: i32) {
-        let at = if let Some(&at) = self.ids.get(&weight).and_then(|ids| ids.get(term)) {
+        let is_known = |entry: &TermEntry| entry.weight == weight && entry.term == *term && !entry.nodes.is_empty();
+        let at = if self.entries.get(self.last).is_some_and(is_known) {
+            self.last
+        } else if let Some(&at) = self.ids.get(&weight).and_then(|ids| ids.get(term)) {
             at
         } else {
             let mut entry = TermEntry { term: term.clone(), weight, nodes: NodeCounts::default(), sums: None };
@@ -108,6 +113,7 @@ impl TermCounts {
             self.ids.entry(weight).or_default().insert(term.clone(), at);
             at
         };
+        self.last = at;
         let entry = &mut self.entries[at];
         entry.nodes.add(node, 1);
         if let Some((sums, column)) = entry.sums.as_mut().zip(labels.get(&term.topology_key)) {

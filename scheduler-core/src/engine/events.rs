@@ -12,14 +12,12 @@ impl Scheduler {
     /// Hears of a change. Pods that it may help become ready to be tried.
     pub fn handle(&mut self, change: Change, now: Timestamp) {
         let change = match change {
-            Change::Applied(Object::Pod(pod)) => {
-                Change::Applied(Object::Pod(self.templates.share(pod, self.cache.snapshot())))
-            }
+            Change::Applied(Object::Pod(pod)) => Change::Applied(Object::Pod(self.templates.share(pod))),
             other => other,
         };
         match change {
             Change::Applied(Object::Pod(pod)) if pod.is_terminal() => self.pod_gone(&pod, now),
-            Change::Applied(Object::Pod(pod)) if pod.node_name.is_some() => self.assigned_pod_applied(&pod, now),
+            Change::Applied(Object::Pod(pod)) if pod.node_name.is_some() => self.assigned_pod_applied(pod, now),
             Change::Applied(Object::Pod(pod)) => self.unassigned_pod_applied(pod, now),
             Change::Deleted(Object::Pod(pod)) => self.pod_gone(&pod, now),
             Change::Applied(Object::Node(node)) => self.node_applied(&node, now),
@@ -89,26 +87,26 @@ impl Scheduler {
         self.cache.remove_node(&node.name);
     }
 
-    fn assigned_pod_applied(&mut self, pod: &Arc<Pod>, now: Timestamp) {
+    fn assigned_pod_applied(&mut self, mut pod: Arc<Pod>, now: Timestamp) {
         let mut known = None;
-        if !self.cache.confirm_assumed(pod) {
+        if !self.cache.confirm_assumed(&mut pod) {
             let placed = self.cache.placed(&pod.uid);
             let was_assumed = placed.is_some_and(|(_, is_assumed)| is_assumed);
             known = placed.filter(|_| !was_assumed).map(|(known, _)| Arc::clone(known));
             if !was_assumed {
                 self.last_required = None;
             }
-            self.cache.set_pod(Arc::clone(pod));
+            self.cache.set_pod_and_share(&mut pod);
         }
         let mut event = ClusterEvent {
             resource: EventResource::AssignedPod,
             action: ActionType::ADD,
             old: None,
-            new: Some(Object::Pod(Arc::clone(pod))),
+            new: Some(Object::Pod(Arc::clone(&pod))),
         };
         match known {
             Some(old) => {
-                for action in pod_update_actions(&old, pod) {
+                for action in pod_update_actions(&old, &pod) {
                     event.action = action;
                     event.old = Some(Object::Pod(Arc::clone(&old)));
                     self.move_all(&event, now);

@@ -1,11 +1,10 @@
-//! What pods have in common, once: each was parsed with a template and a node name of its own.
+//! What pods have in common, once: each was parsed with a template of its own.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use crate::cache::Snapshot;
 use crate::model::{Pod, PodTemplate};
 
 /// Templates of pods, by hash. Of two different ones with one hash the later is known: the other is only not shared.
@@ -22,14 +21,8 @@ pub(super) struct Templates {
 const N_SPARE: usize = 1_024;
 
 impl Templates {
-    /// The pod with the template of an earlier one, if there is an equal one, and with the name as its node has it.
-    pub(super) fn share(&mut self, mut pod: Arc<Pod>, snapshot: &Snapshot) -> Arc<Pod> {
-        if let Some(own) = Arc::get_mut(&mut pod)
-            && let Some(name) = &mut own.node_name
-            && let Some(node) = snapshot.find(name)
-        {
-            *name = Arc::clone(&snapshot.node(node).name);
-        }
+    /// The pod with the template of an earlier one, if there is an equal one.
+    pub(super) fn share(&mut self, mut pod: Arc<Pod>) -> Arc<Pod> {
         if let Some(last) = &self.last {
             if Arc::ptr_eq(last, &pod.template) {
                 return pod;
@@ -72,8 +65,7 @@ mod tests {
     #[test]
     fn equal_templates_become_one_and_others_stay() {
         let mut templates = Templates::default();
-        let snapshot = Snapshot::default();
-        let [a, b, c] = [pod("a", 1), pod("b", 1), pod("c", 2)].map(|pod| templates.share(pod, &snapshot));
+        let [a, b, c] = [pod("a", 1), pod("b", 1), pod("c", 2)].map(|pod| templates.share(pod));
         assert!(Arc::ptr_eq(&a.template, &b.template));
         assert_eq!((&*b.name, b.priority, c.priority), ("b", 1, 2));
     }
@@ -81,12 +73,11 @@ mod tests {
     #[test]
     fn templates_of_pods_that_are_gone_are_dropped() {
         let mut templates = Templates::default();
-        let snapshot = Snapshot::default();
-        let kept = templates.share(pod("kept", -1), &snapshot);
+        let kept = templates.share(pod("kept", -1));
         for priority in 0..10_000 {
-            templates.share(pod("short", priority), &snapshot);
+            templates.share(pod("short", priority));
         }
         assert!(templates.by_hash.len() <= 2 * N_SPARE, "{}", templates.by_hash.len());
-        assert!(Arc::ptr_eq(&kept.template, &templates.share(pod("late", -1), &snapshot).template));
+        assert!(Arc::ptr_eq(&kept.template, &templates.share(pod("late", -1)).template));
     }
 }

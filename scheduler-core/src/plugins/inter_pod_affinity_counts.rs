@@ -247,6 +247,9 @@ impl Collector {
 
     /// The counts are prepared for chunks of nodes, or are when they are asked for.
     pub(super) fn finish(mut self, snapshot: &Snapshot, in_chunks: bool) -> TopologyCounts {
+        if self.summed.is_empty() && self.in_domains.is_empty() && self.on_nodes.is_empty() {
+            return TopologyCounts::default();
+        }
         // A key has one base: what had to be added up takes in what events keep.
         for (topology_key, counts) in &mut self.summed {
             if let Some(at) = self.in_domains.iter().position(|(key, _)| key == topology_key) {
