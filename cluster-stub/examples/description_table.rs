@@ -1,9 +1,9 @@
-//! Makes `src/apiserver/schema/descriptions.txt.gz` from the OpenAPI v3 documents of a kube-apiserver. A tool for developers; nothing
+//! Makes `wire/src/schema/descriptions.txt.gz` from the OpenAPI v3 documents of a kube-apiserver. A tool for developers; nothing
 //! calls it. The texts are Kubernetes' published API documentation (Apache-2.0).
 //!
 //! ```text
 //! kubectl get --raw /openapi/v3/api/v1 > docs/api__v1.json      # and so on, one file a group version
-//! cargo run -p cluster-stub --example description_table -- docs > cluster-stub/src/apiserver/schema/descriptions.txt.gz
+//! cargo run -p cluster-stub --example description_table -- docs > cluster-stub/wire/src/schema/descriptions.txt.gz
 //! ```
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use serde_json::Value;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = std::env::args().nth(1).ok_or("usage: description_table FOLDER-OF-OPENAPI-V3-DOCUMENTS")?;
     // The types of the served versions, and the scalars that the type table has a word for.
-    let known: Vec<&str> = include_str!("../src/apiserver/schema/types.txt")
+    let known: Vec<&str> = include_str!("../wire/src/schema/types.txt")
         .lines()
         .filter_map(|line| line.strip_prefix("type "))
         .filter_map(|line| line.split(' ').next())

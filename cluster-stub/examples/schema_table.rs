@@ -1,8 +1,8 @@
-//! Makes `src/apiserver/schema/types.txt` from the OpenAPI v3 documents of a kube-apiserver. A tool for developers; nothing calls it.
+//! Makes `wire/src/schema/types.txt` from the OpenAPI v3 documents of a kube-apiserver. A tool for developers; nothing calls it.
 //!
 //! ```text
 //! kubectl get --raw /openapi/v3/api/v1 > docs/api__v1.json      # and so on, one file a group version
-//! cargo run -p cluster-stub --example schema_table -- docs > cluster-stub/src/apiserver/schema/types.txt
+//! cargo run -p cluster-stub --example schema_table -- docs > cluster-stub/wire/src/schema/types.txt
 //! ```
 
 use std::collections::BTreeMap;

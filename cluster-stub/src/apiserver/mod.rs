@@ -23,10 +23,11 @@ pub mod registry;
 pub mod request;
 pub mod resources;
 pub mod router;
-pub mod schema;
 pub mod selector;
 pub mod server;
 pub mod status;
 pub mod table;
 pub mod tls;
 pub mod validation;
+
+pub use cluster_stub_wire::schema;

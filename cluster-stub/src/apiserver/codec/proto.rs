@@ -1,7 +1,7 @@
 //! Reads request bodies in Kubernetes' protobuf form into the JSON that the rest of the server knows. Some clients write this
 //! form and take JSON back; nothing here writes it.
 //!
-//! Field numbers stand in `schema/proto.txt`, one type a line: `<type> <number>=<JSON name>[*] …`, where `*` marks a Go pointer
+//! Field numbers stand in `proto.txt`, one type a line: `<type> <number>=<JSON name>[*] …`, where `*` marks a Go pointer
 //! (its zero value is a value), and `<number>=:<type>` an embedded struct whose fields are the type's own in JSON. Types of
 //! values come from the schema. Upstream: v1.36.2 `staging/src/k8s.io/api/*/generated.proto`,
 //! apimachinery `pkg/runtime/serializer/protobuf`.
@@ -79,7 +79,7 @@ enum Number {
 
 type Numbers = HashMap<&'static str, HashMap<u32, Number>>;
 
-static NUMBERS: LazyLock<Numbers> = LazyLock::new(|| read_table(include_str!("../schema/proto.txt")));
+static NUMBERS: LazyLock<Numbers> = LazyLock::new(|| read_table(include_str!("proto.txt")));
 
 fn read_table(table: &'static str) -> Numbers {
     let lines = table.lines().filter(|line| !line.starts_with('#') && !line.is_empty());

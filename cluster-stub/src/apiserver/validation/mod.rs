@@ -2,11 +2,11 @@
 
 pub mod field;
 pub mod ip;
-pub mod json;
 pub mod labels;
 pub mod meta;
 pub mod names;
 
 pub use cluster_stub_base::quantity::{self, Quantity, QuantityError};
+pub use cluster_stub_wire::json;
 pub use field::{ErrorKind, FieldError, Path, go_json, go_struct};
 pub use json::JsonExt;

@@ -58,7 +58,7 @@ fn write_object(object: &Value, with_version: bool) -> String {
     out
 }
 
-pub(super) fn write_member(out: &mut String, key: &str, value: &Value) {
+pub(crate) fn write_member(out: &mut String, key: &str, value: &Value) {
     write_key(out, key);
     write_value(out, value);
 }

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 
-use crate::apiserver::validation::quantity::{Quantity, QuantityError};
+use cluster_stub_base::quantity::{Quantity, QuantityError};
 
 /// The error of a quantity that is neither text nor number.
 pub const QUANTITY_ERROR: &str =

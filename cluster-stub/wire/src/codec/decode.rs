@@ -9,7 +9,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::{Map, Number, Value};
 
 use super::{scalar, syntax};
-use crate::apiserver::schema::{Field, Schema, TypeIdx, TypeRef};
+use crate::schema::{Field, Schema, TypeIdx, TypeRef};
 
 /// What strict decoding has to say beside the object.
 #[derive(Clone, Debug, Default, PartialEq)]

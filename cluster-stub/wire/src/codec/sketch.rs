@@ -1,7 +1,7 @@
 //! Changes a few members of a stored object: only these are built, and everything around them is copied as it is encoded.
 //! What the members mean stands elsewhere.
 
-use cluster_stub_wire::scan::{Member, members};
+use crate::scan::{Member, members};
 use serde_json::{Map, Value};
 
 use super::stored;

@@ -83,7 +83,7 @@ impl Descriptions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::apiserver::schema::Schema;
+    use crate::schema::Schema;
 
     #[test]
     fn texts_are_found_by_type_and_field() {

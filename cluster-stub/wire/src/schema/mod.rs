@@ -13,7 +13,7 @@ pub use parse::ParseError;
 
 /// Index of a type in its [`Schema`]; valid only there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct TypeIdx(pub(crate) u32);
+pub struct TypeIdx(pub u32);
 
 /// The type of a field, list item or map value.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,0 +1,7 @@
+//! Between bytes and objects: strict decoding against the schema, and the stored form of an object.
+
+pub mod decode;
+pub mod scalar;
+pub mod sketch;
+pub mod stored;
+pub mod syntax;
