@@ -5,8 +5,8 @@ use serde_json::{Map, Value};
 
 use crate::apiserver::codec::stored;
 
-/// An object with nothing but scalars, as deep as the labels reach, and the lists that a label names. `Null` when the bytes are
-/// no object.
+/// An object with nothing but scalars, as deep as the labels reach, and the lists that a label names, of the members that a
+/// label begins with. `Null` when the bytes are no object.
 pub fn read(json: &[u8], labels: &[&str]) -> Value {
     // `spec.nodeName` needs two levels of members.
     let levels = labels.iter().map(|label| label.matches('.').count() + 1).max().unwrap_or(0);
@@ -27,7 +27,10 @@ fn object(json: &[u8], labels: &[&str], path: &mut String, levels: usize) -> Opt
             path.push('.');
         }
         path.push_str(&key);
+        // A kind may look beside a label (`status.succeeded` is selected as `status.successful`), never elsewhere.
+        let wanted = length > 0 || labels.iter().any(|label| label.split('.').next() == Some(&key));
         let value = match member.value.first() {
+            _ if !wanted => None,
             Some(b'{') => self::object(member.value, labels, path, levels - 1),
             Some(b'[') if !labels.contains(&path.as_str()) => None,
             _ => stored::parse(member.value).ok().filter(|value| !value.is_null()),
@@ -54,12 +57,14 @@ mod tests {
         });
         let outline = read(object.to_string().as_bytes(), &["spec.nodeName", "status.podIPs"]);
         let want = json!({
-            "kind": "Pod", "metadata": {"name": "p"}, "spec": {"nodeName": "n", "hostNetwork": true},
+            "spec": {"nodeName": "n", "hostNetwork": true},
             "status": {"phase": "Running", "podIPs": [{"ip": "10.0.0.1"}]},
         });
         assert_eq!(outline, want);
         assert_eq!(read(b"[", &["a"]), Value::Null);
-        assert_eq!(read(br#"{"reason":"x","source":{"component":"y"}}"#, &["reason"]), json!({"reason": "x"}));
+        let event = br#"{"reason":"x","reasons":"z","source":{"component":"y"}}"#;
+        assert_eq!(read(event, &["reason"]), json!({"reason": "x"}));
+        assert_eq!(read(event, &["source", "a.b"]), json!({"source": {"component": "y"}}));
     }
 
     #[test]
