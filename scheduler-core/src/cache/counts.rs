@@ -109,16 +109,16 @@ impl PodCounts {
         &self.columns[column.0].as_ref().expect("the column was found in this snapshot").domains[at]
     }
 
-    /// Matching pods of each domain of a label over all nodes, by value id; `None` until
+    /// Where the sums of a column by domain of a label are, over all nodes; `None` until
     /// [`super::Indexes::pod_count_and_sums`] asked for it.
     ///
     /// # Panics
     /// When the column is of another snapshot.
     #[must_use]
-    pub fn by_domain(&self, column: CountIdx, topology_key: &str) -> Option<&[u32]> {
-        let column = self.columns[column.0].as_ref().expect("the column was found in this snapshot");
-        let domains = column.domains.iter().find(|domains| domains.is_over_all_nodes(topology_key));
-        domains.map(DomainCounts::pods_by_domain)
+    pub fn find_over_all_nodes(&self, column: CountIdx, topology_key: &str) -> Option<DomainIdx> {
+        let sums = &self.columns[column.0].as_ref().expect("the column was found in this snapshot").domains;
+        let found = sums.iter().position(|domains| domains.is_over_all_nodes(topology_key));
+        found.map(|at| DomainIdx(column, at))
     }
 
     pub(crate) fn ensure<'p>(&mut self, key: CountKey, pods: impl Iterator<Item = (NodeIdx, &'p [Arc<Pod>])>) {

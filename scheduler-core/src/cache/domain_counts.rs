@@ -96,7 +96,8 @@ impl DomainCounts {
     }
 
     /// Pods of each domain, on nodes that count, by value id.
-    pub(super) fn pods_by_domain(&self) -> &[u32] {
+    #[must_use]
+    pub fn pods_by_domain(&self) -> &[u32] {
         &self.n_pods
     }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::inter_pod_affinity_counts::{Collector, Counted, Domains, TopologyCounts};
+use super::inter_pod_affinity_counts::{Collector, Counted, Domains, TopologyCounts, domain_in};
 use crate::cache::{Candidates, CountKey, IdSet, Indexes, LabelColumn, NodeIdx, NodeView, Objects};
 use crate::config::args::InterPodAffinityArgs;
 use crate::framework::{
@@ -189,7 +189,8 @@ impl FilterPlugin for InterPodAffinity {
         let (pod, snapshot) = (cycle.pod, cycle.snapshot);
         let (required, anti_terms) = (pod.required_affinity(), pod.required_anti_affinity());
         let is_replica = shared.get::<OwnTerms>().is_some();
-        if !is_replica && !(required.is_empty() && anti_terms.is_empty()) {
+        let has_own = !required.is_empty() || !anti_terms.is_empty();
+        if has_own && !is_replica {
             shared.insert(OwnTerms::new(cycle));
         }
         let own = shared.get::<OwnTerms>();
@@ -280,10 +281,19 @@ impl Affinities {
         let (pod, snapshot) = (cycle.pod, cycle.snapshot);
         let mut pods_exist = true;
         for term in pod.required_affinity() {
-            if !node.labels().contains_key(&term.topology_key) {
-                return Some(REASON_AFFINITY);
-            }
-            pods_exist &= self.affinity.count(snapshot, &term.topology_key, node.idx()) > 0;
+            let key = &term.topology_key;
+            let domain = match snapshot.labels().get(key) {
+                Some(column) => domain_in(column, node.idx()),
+                // Without a column there are no counts either.
+                None if !node.labels().contains_key(key) => None,
+                None => {
+                    pods_exist = false;
+                    continue;
+                }
+            };
+            let Some(domain) = domain else { return Some(REASON_AFFINITY) };
+            let count = self.affinity.of(key).map(|domains| domains.get(snapshot, domain, node.idx()));
+            pods_exist &= count.is_some_and(|count| count > 0);
         }
         let may_be_first = || self.matches_self && self.affinity.is_empty(snapshot);
         if !pods_exist && !may_be_first() {
@@ -293,7 +303,7 @@ impl Affinities {
         if pod.required_anti_affinity().iter().any(is_near) {
             return Some(REASON_ANTI);
         }
-        let keeps_off = |domains: &Domains| self.existing_anti.count(snapshot, &domains.topology_key, node.idx()) > 0;
+        let keeps_off = |domains: &Domains| domains.count(snapshot, node.idx()) > 0;
         self.existing_anti.0.iter().any(keeps_off).then_some(REASON_EXISTING)
     }
 

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::cache::{
-    Candidates, CountIdx, CountKey, IdSet, LabelColumn, NodeCounts, NodeIdx, Snapshot, TermEntry, TermIdx,
+    Candidates, CountIdx, CountKey, DomainIdx, IdSet, LabelColumn, NodeCounts, NodeIdx, Snapshot, TermEntry, TermIdx,
 };
 
 /// Pods per node that a key counts, from the column or, without one, by looking at every pod.
@@ -59,7 +59,8 @@ enum Base {
 /// Counts that events keep, by node and, where that is asked for, by domain.
 #[derive(Debug, Clone, Copy)]
 enum Kept {
-    Pods(CountIdx),
+    /// With their sums by domain, if there are some.
+    Pods(CountIdx, Option<DomainIdx>),
     /// Nodes of pods that hold a required anti-affinity term.
     AntiAffinity(TermIdx),
 }
@@ -67,26 +68,22 @@ enum Kept {
 impl Kept {
     fn nodes(self, snapshot: &Snapshot) -> &NodeCounts {
         match self {
-            Self::Pods(column) => snapshot.pod_counts().nodes(column),
+            Self::Pods(column, _) => snapshot.pod_counts().nodes(column),
             Self::AntiAffinity(term) => &snapshot.required_anti_affinity_terms().entry(term).nodes,
         }
     }
 
-    fn by_domain<'s>(self, snapshot: &'s Snapshot, topology_key: &str) -> Option<&'s [u32]> {
+    fn by_domain(self, snapshot: &Snapshot) -> Option<&[u32]> {
         match self {
-            Self::Pods(column) => snapshot.pod_counts().by_domain(column, topology_key),
+            Self::Pods(_, domains) => Some(snapshot.pod_counts().domains_at(domains?).pods_by_domain()),
             Self::AntiAffinity(term) => snapshot.required_anti_affinity_terms().entry(term).by_domain(),
         }
     }
 }
 
 /// The sum, of domains that have one, over all of the counts.
-fn in_domains<'s>(
-    all: &'s [Kept],
-    snapshot: &'s Snapshot,
-    topology_key: &'s str,
-) -> impl Iterator<Item = (u32, i64)> + 's {
-    let each = all.iter().filter_map(|kept| kept.by_domain(snapshot, topology_key));
+fn in_domains<'s>(all: &'s [Kept], snapshot: &'s Snapshot) -> impl Iterator<Item = (u32, i64)> + 's {
+    let each = all.iter().filter_map(|kept| kept.by_domain(snapshot));
     each.flat_map(|counts| (0..).zip(counts)).filter(|(_, n)| **n > 0).map(|(domain, n)| (domain, i64::from(*n)))
 }
 
@@ -99,7 +96,7 @@ impl Domains {
         let base = match &self.base {
             Base::Summed(counts) => counts.get(&domain).copied().unwrap_or(0),
             Base::InDomains(all) => {
-                let counts = all.iter().filter_map(|kept| kept.by_domain(snapshot, &self.topology_key));
+                let counts = all.iter().filter_map(|kept| kept.by_domain(snapshot));
                 counts.filter_map(|counts| counts.get(domain as usize)).map(|n| i64::from(*n)).sum()
             }
             Base::OnNodes(all) => all.iter().map(|kept| i64::from(kept.nodes(snapshot).get(node))).sum(),
@@ -107,14 +104,17 @@ impl Domains {
         base + self.changes.iter().find(|change| change.domain == domain).map_or(0, |change| change.by)
     }
 
+    /// In the domain of the node; 0 if it is in none.
+    pub(super) fn count(&self, snapshot: &Snapshot, node: NodeIdx) -> i64 {
+        domain_of(snapshot, &self.topology_key, node).map_or(0, |domain| self.get(snapshot, domain, node))
+    }
+
     fn is_empty(&self, snapshot: &Snapshot) -> bool {
         let is_zero = |domain: u32, node: NodeIdx| self.get(snapshot, domain, node) == 0;
         let base_is_empty = match &self.base {
             // The count of a domain is the same whichever node asks.
             Base::Summed(counts) => counts.keys().all(|domain| is_zero(*domain, NodeIdx::FIRST)),
-            Base::InDomains(all) => {
-                in_domains(all, snapshot, &self.topology_key).all(|(domain, _)| is_zero(domain, NodeIdx::FIRST))
-            }
+            Base::InDomains(all) => in_domains(all, snapshot).all(|(domain, _)| is_zero(domain, NodeIdx::FIRST)),
             Base::OnNodes(all) => self.labelled(snapshot, all).all(|(node, domain)| is_zero(domain, node)),
         };
         base_is_empty && self.changes.iter().all(|change| is_zero(change.domain, change.node))
@@ -137,8 +137,7 @@ impl Domains {
                 Base::Summed(counts) => set(&|domain| counts.get(&domain).is_some_and(|count| *count > 0)),
                 Base::InDomains(all) | Base::OnNodes(all) => {
                     let mut has_some = vec![false; column.n_ids()];
-                    in_domains(all, snapshot, &self.topology_key)
-                        .for_each(|(domain, _)| has_some[domain as usize] = true);
+                    in_domains(all, snapshot).for_each(|(domain, _)| has_some[domain as usize] = true);
                     set(&|domain| has_some[domain as usize])
                 }
             })
@@ -218,7 +217,7 @@ impl Collector {
         let Some(column) = snapshot.labels().get(topology_key) else { return };
         match kept {
             Some(kept) if column.is_unique() => return at_key(&mut self.on_nodes, topology_key).push(kept),
-            Some(kept) if kept.by_domain(snapshot, topology_key).is_some() => {
+            Some(kept) if kept.by_domain(snapshot).is_some() => {
                 return at_key(&mut self.in_domains, topology_key).push(kept);
             }
             _ => {}
@@ -242,7 +241,9 @@ impl Collector {
     }
 
     pub(super) fn add_pods(&mut self, snapshot: &Snapshot, topology_key: &Arc<str>, pods: &Counted) {
-        self.add(snapshot, topology_key, pods.column.map(Kept::Pods), |each| counted(snapshot, &pods.key, each));
+        let domains = |column| snapshot.pod_counts().find_over_all_nodes(column, topology_key);
+        let kept = pods.column.map(|column| Kept::Pods(column, domains(column)));
+        self.add(snapshot, topology_key, kept, |each| counted(snapshot, &pods.key, each));
     }
 
     /// The counts are prepared for chunks of nodes, or are when they are asked for.
@@ -254,8 +255,7 @@ impl Collector {
         for (topology_key, counts) in &mut self.summed {
             if let Some(at) = self.in_domains.iter().position(|(key, _)| key == topology_key) {
                 let (_, all) = self.in_domains.remove(at);
-                in_domains(&all, snapshot, topology_key)
-                    .for_each(|(domain, n)| *counts.entry(domain).or_default() += n);
+                in_domains(&all, snapshot).for_each(|(domain, n)| *counts.entry(domain).or_default() += n);
             }
         }
         let summed =
@@ -269,7 +269,7 @@ impl Collector {
             // Counts on nodes without the label are in no domain.
             .filter(|domains| match &domains.base {
                 Base::Summed(counts) => !counts.is_empty(),
-                Base::InDomains(all) => in_domains(all, snapshot, &domains.topology_key).next().is_some(),
+                Base::InDomains(all) => in_domains(all, snapshot).next().is_some(),
                 Base::OnNodes(all) => domains.labelled(snapshot, all).next().is_some(),
             })
             .collect();
@@ -284,15 +284,12 @@ impl Collector {
 }
 
 impl TopologyCounts {
-    pub(super) fn of(&self, topology_key: &str) -> Option<&Domains> {
-        self.0.iter().find(|domains| domains.topology_key.as_ref() == topology_key)
+    pub(super) fn of(&self, topology_key: &Arc<str>) -> Option<&Domains> {
+        self.0.iter().find(|domains| domains.topology_key == *topology_key)
     }
 
-    pub(super) fn count(&self, snapshot: &Snapshot, topology_key: &str, node: NodeIdx) -> i64 {
-        match (self.of(topology_key), domain_of(snapshot, topology_key, node)) {
-            (Some(domains), Some(domain)) => domains.get(snapshot, domain, node),
-            _ => 0,
-        }
+    pub(super) fn count(&self, snapshot: &Snapshot, topology_key: &Arc<str>, node: NodeIdx) -> i64 {
+        self.of(topology_key).map_or(0, |domains| domains.count(snapshot, node))
     }
 
     pub(super) fn is_empty(&self, snapshot: &Snapshot) -> bool {
@@ -314,6 +311,11 @@ impl TopologyCounts {
 }
 
 fn domain_of(snapshot: &Snapshot, topology_key: &str, node: NodeIdx) -> Option<u32> {
-    let id = snapshot.labels().get(topology_key)?.values()[node.slot()];
+    domain_in(snapshot.labels().get(topology_key)?, node)
+}
+
+/// The node's value of a label, if it has the label.
+pub(super) fn domain_in(column: &LabelColumn, node: NodeIdx) -> Option<u32> {
+    let id = column.values()[node.slot()];
     (id != LabelColumn::NONE).then_some(id)
 }

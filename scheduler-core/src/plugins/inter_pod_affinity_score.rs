@@ -82,8 +82,9 @@ impl ScorePlugin for InterPodAffinity {
             let key = count_key(&weighted.term, cycle.objects);
             let weight = i64::from(weighted.weight) * sign;
             let topology_key = &weighted.term.topology_key;
-            let column = snapshot.pod_counts().find(&key);
-            let by_domain = column.and_then(|column| snapshot.pod_counts().by_domain(column, topology_key));
+            let counts = snapshot.pod_counts();
+            let domains = counts.find(&key).and_then(|column| counts.find_over_all_nodes(column, topology_key));
+            let by_domain = domains.map(|domains| counts.domains_at(domains).pods_by_domain());
             adder.add(topology_key, weight, by_domain, |each| counted(snapshot, &key, each));
         }
         let namespace_labels = cycle.objects.namespace_labels(&pod.namespace);
