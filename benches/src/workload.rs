@@ -89,7 +89,7 @@ pub fn bound_pod(j: usize, n_nodes: usize) -> Pod {
         phase: PodPhase::Running,
         ..pod(
             format!("old-{j:07}"),
-            format!("app-{}", (j / 10) % 100),
+            &format!("app-{}", (j / 10) % 100),
             100 * (1 + (j + 7 * round) % 20),
             128 * (1 + (j + round) % 16),
         )
@@ -100,7 +100,7 @@ pub fn bound_pod(j: usize, n_nodes: usize) -> Pod {
 #[must_use]
 pub fn new_pod(shape: Shape, k: usize, n_nodes: usize) -> Pod {
     let app = format!("app-{}", k % 10);
-    let mut pod = pod(format!("new-{k:07}"), app.clone(), 100 * (1 + k % 5), 256 * (1 + k % 4));
+    let mut pod = pod(format!("new-{k:07}"), &app, 100 * (1 + k % 5), 256 * (1 + k % 4));
     let own_app = Arc::new(selector("app", &app));
     match shape {
         Shape::Basic | Shape::DefaultSpread => {}
@@ -219,13 +219,13 @@ pub fn default_bound(n_nodes: usize) -> usize {
     (20 * n_nodes).min(20_000)
 }
 
-fn pod(name: String, app: String, milli_cpu: usize, mebibytes: usize) -> Pod {
+fn pod(name: String, app: &str, milli_cpu: usize, mebibytes: usize) -> Pod {
     let milli_cpu = i64::try_from(milli_cpu).unwrap_or(i64::MAX);
     let memory = i64::try_from(mebibytes).unwrap_or(i64::MAX) << 20;
     let template = PodTemplate {
         namespace: shared_text("default"),
         scheduler_name: shared_text("default-scheduler"),
-        labels: [(shared_text("app"), shared_text(&app))].into_iter().collect(),
+        labels: [(shared_text("app"), shared_text(app))].into_iter().collect(),
         containers: [Container {
             name: shared_text("c"),
             image: shared_text("registry.k8s.io/pause:3.9"),

@@ -89,8 +89,8 @@ impl Entry {
             "operation": if self.operation == Operation::Apply { "Apply" } else { "Update" },
             "apiVersion": self.api_version,
             "fieldsType": "FieldsV1",
-            "fieldsV1": fields,
         });
+        value["fieldsV1"] = fields;
         if !self.time.is_empty() {
             value["time"] = self.time.as_str().into();
         }
