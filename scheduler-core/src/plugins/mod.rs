@@ -27,6 +27,7 @@ pub mod node_volume_limits;
 pub mod pod_group_pods_count;
 pub mod pod_topology_spread;
 mod pod_topology_spread_classes;
+mod pod_topology_spread_constraints;
 mod pod_topology_spread_score;
 pub mod priority_sort;
 mod resource_allocation;

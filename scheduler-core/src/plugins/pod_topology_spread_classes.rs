@@ -2,7 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use super::pod_topology_spread::{Constraint, Constraints, Place};
+use super::pod_topology_spread_constraints::{Constraint, Constraints, Place};
 use crate::cache::{LabelColumn, NodeIdx, Snapshot};
 use crate::framework::{Cycle, Sharing, Signature};
 

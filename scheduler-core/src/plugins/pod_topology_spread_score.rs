@@ -3,7 +3,8 @@
 
 use smallvec::SmallVec;
 
-use super::pod_topology_spread::{Constraint, Constraints, PodTopologySpread, included_nodes, no_column};
+use super::pod_topology_spread::{PodTopologySpread, included_nodes, no_column};
+use super::pod_topology_spread_constraints::{Constraint, Constraints};
 use crate::cache::exact::{float, integer, nearest};
 use crate::cache::{CountIdx, LabelColumn, LabelIdx, Lanes, NodeIdx, NodeView, SlotRun, Snapshot, vectorized};
 use crate::framework::{Cycle, CycleState, MAX_NODE_SCORE, PluginError, PreScoreStatus, Result, ScorePlugin};
