@@ -11,7 +11,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use serde_json::json;
 
 use benches::workload::{Shape, bound_pod, cluster, default_bound, new_pod, node};
-use scheduler_core::engine::{Change, Scheduler};
+use scheduler_core::engine::{Change, Outcome, Scheduler};
 use scheduler_core::model::{Pod, Timestamp};
 
 const SIZES: [usize; 4] = [1_000, 5_000, 50_000, 100_000];
@@ -109,6 +109,36 @@ fn preemption(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// A pod that fits nowhere and like which there is no other, from its coming to its message, on nodes full of pods as
+/// important as it is.
+fn diagnosis(criterion: &mut Criterion) {
+    let mut group = group(criterion, "diagnosis");
+    let pool = pool();
+    for n_nodes in SIZES {
+        let mut scheduler = cluster(Shape::Basic, n_nodes, n_nodes);
+        let mut k = 0;
+        group.bench_function(BenchmarkId::new("fits-nowhere", n_nodes), |bencher| {
+            bencher.iter_batched(
+                || {
+                    k += 1;
+                    let mut pod = too_large(k);
+                    pod.resources.requests.memory += i64::try_from(k).expect("there are few pods");
+                    pod
+                },
+                |pod| {
+                    applied(&mut scheduler, pod.clone());
+                    let attempt = scheduler.schedule_one(Timestamp::ZERO, &pool).expect("a pod waits");
+                    assert!(matches!(attempt.outcome, Outcome::Unschedulable { .. }), "it is too large for any node");
+                    black_box(scheduler.drain_effects());
+                    scheduler.handle(Change::Deleted(pod.into()), Timestamp::ZERO);
+                },
+                BatchSize::SmallInput,
+            );
+        });
+    }
+    group.finish();
+}
+
 /// Changes of one node and of one pod in a cluster, with what decisions read kept up to date.
 fn snapshot(criterion: &mut Criterion) {
     let mut group = group(criterion, "snapshot");
@@ -172,5 +202,5 @@ fn conversion(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, queue, preemption, snapshot, conversion);
+criterion_group!(benches, queue, preemption, diagnosis, snapshot, conversion);
 criterion_main!(benches);
