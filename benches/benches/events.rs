@@ -78,7 +78,7 @@ fn queue(criterion: &mut Criterion) {
 fn preemption(criterion: &mut Criterion) {
     let mut group = group(criterion, "preemption");
     let pool = pool();
-    for n_nodes in [1_000, 5_000, 50_000] {
+    for n_nodes in SIZES {
         let mut scheduler = cluster(Shape::Basic, n_nodes, 0);
         for j in 0..4 * n_nodes {
             let mut pod = bound_pod(j, n_nodes);
