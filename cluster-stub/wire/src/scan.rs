@@ -43,14 +43,13 @@ pub fn members(json: &[u8]) -> Option<Vec<Member<'_>>> {
 #[must_use]
 pub fn member<'j>(json: &'j [u8], key: &[u8]) -> Option<&'j [u8]> {
     let mut found = None;
-    let ended = walk(json, |member| {
+    walk(json, |member| {
         if member.key == key {
             found = Some(member.value);
         }
         found.is_none()
     });
-    // An object that breaks off before the member is none; one that was left early has it.
-    found.or_else(|| ended.and(None))
+    found
 }
 
 /// Hands the members to `take` until it has enough; gives the place behind the object, or of the last member's end.

@@ -413,9 +413,11 @@ impl Groups {
 
     fn intern(&mut self, key: &[i64]) -> Result<GroupId, TooManyGroups> {
         if self.groups.len() <= FEW_GROUPS {
-            let known = self.groups.iter().position(|group| *group.key == *key);
-            if let Some(at) = known {
-                return Ok(GroupId(u16::try_from(at).expect("there are few groups")));
+            let mut groups = (0..).map(GroupId).zip(&self.groups);
+            // The empty key, where nothing is normalised, is also that of free groups.
+            let known = groups.find(|(id, group)| *group.key == *key && !self.free.contains(id));
+            if let Some((id, _)) = known {
+                return Ok(id);
             }
         } else if let Some(id) = self.ids.get(key) {
             return Ok(*id);
@@ -562,6 +564,21 @@ mod tests {
                 let best: Vec<usize> = (0..groups.head(id).n_ties).map(of_group).collect();
                 prop_assert!(best.is_sorted() && best.iter().all(|slot| tied.contains(slot)));
             }
+        }
+    }
+
+    #[test]
+    fn a_group_without_a_key_goes_and_comes_back_as_any_other() {
+        let mut groups = Groups::new(LANES);
+        let node = NodeIdx::from_slot(3);
+        for _ in 0..3 {
+            let n_comings = groups.n_comings();
+            groups.set_node(node, Some((&[], 7))).expect("few groups");
+            assert_eq!(groups.iter().map(|id| groups.n_nodes(id)).collect::<Vec<_>>(), [1]);
+            assert!(groups.free.is_empty());
+            groups.set_node(node, None).expect("few groups");
+            assert_eq!((groups.iter().count(), groups.free.len()), (0, 1));
+            assert_eq!(groups.n_comings(), n_comings + 2);
         }
     }
 
