@@ -1,6 +1,8 @@
 //! Takes encoded JSON objects apart without building them: where their members are, and nothing about what they mean.
 //! Reads compact JSON only, which is what the API server stores; of anything else the answer is `None`.
 
+use std::ops::Range;
+
 /// One member of an encoded object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member<'j> {
@@ -48,6 +50,48 @@ pub fn member<'j>(json: &'j [u8], key: &[u8]) -> Option<&'j [u8]> {
             found = Some(member.value);
         }
         found.is_none()
+    });
+    found
+}
+
+/// The same as [`member`], as the place of the value in `json`.
+#[must_use]
+pub fn place(json: &[u8], key: &[u8]) -> Option<Range<usize>> {
+    let value = member(json, key)?;
+    // The value is a part of `json`.
+    let start = value.as_ptr().addr() - json.as_ptr().addr();
+    Some(start..start + value.len())
+}
+
+/// The values at ways of two members, such as `spec.nodeName`, of the compact JSON object that `json` begins with: one look at
+/// the object finds them all.
+///
+/// ```
+/// use cluster_stub_wire::scan::at_ways;
+///
+/// let json = br#"{"metadata":{"name":"a"},"spec":{"nodeName":"n","x":{"y":1}}}"#;
+/// assert_eq!(at_ways(json, &["spec.nodeName", "status.phase", "spec.x"]), [Some(&b"\"n\""[..]), None, Some(b"{\"y\":1}")]);
+/// ```
+#[must_use]
+pub fn at_ways<'j>(json: &'j [u8], ways: &[&str]) -> Vec<Option<&'j [u8]>> {
+    let ways: Vec<(&[u8], &[u8])> = ways
+        .iter()
+        .map(|way| way.split_once('.').unwrap_or((way, "")))
+        .map(|(outer, inner)| (outer.as_bytes(), inner.as_bytes()))
+        .collect();
+    let mut found = vec![None; ways.len()];
+    walk(json, |outer| {
+        if ways.iter().any(|way| way.0 == outer.key) {
+            walk(outer.value, |inner| {
+                for (way, found) in ways.iter().zip(&mut found) {
+                    if *way == (outer.key, inner.key) {
+                        *found = Some(inner.value);
+                    }
+                }
+                true
+            });
+        }
+        true
     });
     found
 }
@@ -165,6 +209,8 @@ mod tests {
                         prop_assert_eq!(found.value, text.as_bytes());
                         let alone = format!("{{{quoted}:{text}}}");
                         prop_assert_eq!(member(alone.as_bytes(), found.key), Some(found.value));
+                        let place = place(alone.as_bytes(), found.key).expect("it is there");
+                        prop_assert_eq!(&alone.as_bytes()[place], found.value);
                     }
                 }
             }

@@ -117,6 +117,11 @@ impl Lines {
     /// Takes the next piece and hands every line that is complete now, without its end, to `take`; empty lines are skipped.
     /// Stops when `take` says `false`, and says so; what is left of the piece is lost then.
     pub fn push(&mut self, piece: &[u8], mut take: impl FnMut(&[u8]) -> bool) -> bool {
+        self.push_to(piece, &mut take)
+    }
+
+    /// Not generic, so that it is compiled, and optimised, here and not with whoever calls it.
+    fn push_to(&mut self, piece: &[u8], take: &mut dyn FnMut(&[u8]) -> bool) -> bool {
         let mut rest = piece;
         while let Some(at) = rest.iter().position(|&byte| byte == b'\n') {
             let (head, tail) = (&rest[..at], &rest[at + 1..]);

@@ -99,6 +99,10 @@ impl AdmissionPlugin for Certificates {
         "CertificateApproval, CertificateSigning, CertificateSubjectRestriction"
     }
 
+    fn is_determined(&self, request: &AdmissionRequest<'_>) -> bool {
+        request.resource.group != GROUP
+    }
+
     fn validate<'a>(&'a self, request: &'a mut AdmissionRequest<'_>) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(std::future::ready(self.check(request)))
     }

@@ -30,6 +30,10 @@ impl AdmissionPlugin for Defaulter {
         self.name
     }
 
+    fn is_determined(&self, _request: &AdmissionRequest<'_>) -> bool {
+        true
+    }
+
     fn mutate<'a>(&'a self, request: &'a mut AdmissionRequest<'_>) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(std::future::ready((self.change)(request)))
     }

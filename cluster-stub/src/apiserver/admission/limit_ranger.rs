@@ -26,6 +26,10 @@ impl AdmissionPlugin for LimitRanger {
         "LimitRanger"
     }
 
+    fn is_determined(&self, _request: &AdmissionRequest<'_>) -> bool {
+        true
+    }
+
     fn mutate<'a>(&'a self, request: &'a mut AdmissionRequest<'_>) -> BoxFuture<'a, Result<(), ApiError>> {
         if request.is("", "pods") && request.operation == Operation::Create {
             for range in ranges(request) {

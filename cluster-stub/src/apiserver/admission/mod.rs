@@ -88,6 +88,11 @@ impl AdmissionChain {
         self.push_validating(webhooks);
     }
 
+    /// Whether all plugins did on this create what they will do on the next one like it.
+    pub fn is_determined(&self, request: &AdmissionRequest<'_>) -> bool {
+        self.mutating.iter().chain(&self.validating).all(|plugin| plugin.is_determined(request))
+    }
+
     /// Runs the mutating plugins; the first refusal ends it.
     ///
     /// # Errors

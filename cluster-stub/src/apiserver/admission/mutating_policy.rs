@@ -135,6 +135,10 @@ impl AdmissionPlugin for MutatingAdmissionPolicy {
         "MutatingAdmissionPolicy"
     }
 
+    fn is_determined(&self, request: &AdmissionRequest<'_>) -> bool {
+        request.objects.list(&BINDINGS, None).is_empty()
+    }
+
     fn mutate<'a>(&'a self, request: &'a mut AdmissionRequest<'_>) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(std::future::ready(self.change(request)))
     }

@@ -20,6 +20,10 @@ impl AdmissionPlugin for NamespaceLifecycle {
         "NamespaceLifecycle"
     }
 
+    fn is_determined(&self, _request: &AdmissionRequest<'_>) -> bool {
+        true
+    }
+
     fn mutate<'a>(&'a self, request: &'a mut AdmissionRequest<'_>) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             if request.is_resource("", "namespaces") {

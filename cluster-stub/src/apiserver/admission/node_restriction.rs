@@ -38,6 +38,10 @@ impl AdmissionPlugin for NodeRestriction {
         "NodeRestriction"
     }
 
+    fn is_determined(&self, request: &AdmissionRequest<'_>) -> bool {
+        !request.user.in_group(NODES_GROUP)
+    }
+
     fn mutate<'a>(&'a self, request: &'a mut AdmissionRequest<'_>) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(std::future::ready(check(request)))
     }

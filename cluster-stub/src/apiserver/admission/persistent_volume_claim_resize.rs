@@ -18,6 +18,10 @@ impl AdmissionPlugin for PersistentVolumeClaimResize {
         "PersistentVolumeClaimResize"
     }
 
+    fn is_determined(&self, _request: &AdmissionRequest<'_>) -> bool {
+        true
+    }
+
     fn validate<'a>(&'a self, request: &'a mut AdmissionRequest<'_>) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(std::future::ready(check(request)))
     }

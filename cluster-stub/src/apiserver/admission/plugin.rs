@@ -61,6 +61,8 @@ pub struct AdmissionRequest<'a> {
     pub objects: &'a dyn Objects,
     /// Texts for `Warning` headers, in order.
     pub warnings: Vec<String>,
+    /// A text of the new object's spec that a plugin drew: it ends in random characters, as generated names do.
+    pub drawn: Option<String>,
 }
 
 impl AdmissionRequest<'_> {
@@ -107,6 +109,13 @@ impl AdmissionRequest<'_> {
 pub trait AdmissionPlugin: Send + Sync {
     /// Upstream's name, e.g. `NamespaceLifecycle`.
     fn name(&self) -> &'static str;
+
+    /// Whether what the plugin did on this create, and that it let it pass, follows from the user, from the object without its
+    /// name, uid and times, and from what was read of [`AdmissionRequest::objects`], and is the same the next time. Asked when
+    /// all of the chain let it pass.
+    fn is_determined(&self, _request: &AdmissionRequest<'_>) -> bool {
+        false
+    }
 
     /// Changes or refuses the object.
     ///

@@ -99,6 +99,10 @@ impl AdmissionPlugin for RbacEscalation {
         "RBACEscalation"
     }
 
+    fn is_determined(&self, request: &AdmissionRequest<'_>) -> bool {
+        request.resource.group != GROUP
+    }
+
     fn mutate<'a>(&'a self, request: &'a mut AdmissionRequest<'_>) -> BoxFuture<'a, Result<(), ApiError>> {
         std::future::ready(self.check(request)).boxed()
     }

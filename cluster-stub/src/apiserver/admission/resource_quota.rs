@@ -31,6 +31,10 @@ impl AdmissionPlugin for ResourceQuota {
         "ResourceQuota"
     }
 
+    fn is_determined(&self, _request: &AdmissionRequest<'_>) -> bool {
+        true
+    }
+
     fn validate<'a>(&'a self, request: &'a mut AdmissionRequest<'_>) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(charge(request))
     }

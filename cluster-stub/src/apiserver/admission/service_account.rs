@@ -30,6 +30,10 @@ impl AdmissionPlugin for ServiceAccount {
         "ServiceAccount"
     }
 
+    fn is_determined(&self, _request: &AdmissionRequest<'_>) -> bool {
+        true
+    }
+
     fn mutate<'a>(&'a self, request: &'a mut AdmissionRequest<'_>) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             if !request.is("", "pods") || request.operation != Operation::Create {
@@ -48,8 +52,12 @@ impl AdmissionPlugin for ServiceAccount {
             let spec = request.object.object_mut("spec");
             let wants = |holder: &Value| holder.at("automountServiceAccountToken").as_bool();
             if wants(spec).or_else(|| wants(&account)).unwrap_or(true) {
-                mount_token(spec, &random_suffix());
+                let name = format!("{VOLUME_PREFIX}{}", random_suffix());
+                if mount_token(spec, &name) {
+                    request.drawn = Some(name);
+                }
             }
+            let spec = request.object.object_mut("spec");
             if spec.items("imagePullSecrets").is_empty() && !account.items("imagePullSecrets").is_empty() {
                 spec.put("imagePullSecrets", account.at("imagePullSecrets").clone());
             }
@@ -114,11 +122,12 @@ fn random_suffix() -> String {
     (0..5).map(|_| char::from(LETTERS[random.random_range(0..LETTERS.len())])).collect()
 }
 
-fn mount_token(spec: &mut Value, suffix: &str) {
+/// Mounts a token, in a volume of that name if there is none for it; whether the name was used.
+fn mount_token(spec: &mut Value, new_name: &str) -> bool {
     let existing =
         spec.items("volumes").iter().map(|volume| volume.text("name")).find(|name| name.starts_with(VOLUME_PREFIX));
     let has_volume = existing.is_some();
-    let name = existing.map_or_else(|| format!("{VOLUME_PREFIX}{suffix}"), str::to_owned);
+    let name = existing.unwrap_or(new_name).to_owned();
     let mut needed = false;
     for list in ["initContainers", "containers"] {
         for container in spec.items_mut(list) {
@@ -140,6 +149,7 @@ fn mount_token(spec: &mut Value, suffix: &str) {
         ]}}));
         spec.put("volumes", Value::Array(volumes));
     }
+    needed && !has_volume
 }
 
 /// An account may be annotated so that its pods see only its own secrets.
@@ -184,7 +194,7 @@ mod tests {
     #[test]
     fn every_container_gets_the_token_once() {
         let mut spec = json!({"containers": [{"name": "a"}, {"name": "b", "volumeMounts": [{"name": "own", "mountPath": MOUNT_PATH}]}]});
-        mount_token(&mut spec, "abcde");
+        assert!(mount_token(&mut spec, "kube-api-access-abcde"));
         assert_eq!(
             spec["containers"][0]["volumeMounts"],
             json!([{"name": "kube-api-access-abcde", "readOnly": true, "mountPath": MOUNT_PATH}])
@@ -192,7 +202,7 @@ mod tests {
         assert_eq!(spec["containers"][1]["volumeMounts"].as_array().map(Vec::len), Some(1));
         assert_eq!(spec["volumes"][0]["projected"]["sources"][0]["serviceAccountToken"]["expirationSeconds"], 3607);
         let once = spec.clone();
-        mount_token(&mut spec, "other");
+        assert!(!mount_token(&mut spec, "other"));
         assert_eq!(spec, once);
     }
 }

@@ -108,6 +108,10 @@ impl AdmissionPlugin for ValidatingAdmissionPolicy {
         "ValidatingAdmissionPolicy"
     }
 
+    fn is_determined(&self, request: &AdmissionRequest<'_>) -> bool {
+        request.objects.list(&BINDINGS, None).is_empty()
+    }
+
     fn validate<'a>(&'a self, request: &'a mut AdmissionRequest<'_>) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(std::future::ready(self.check(request)))
     }

@@ -169,6 +169,10 @@ impl AdmissionPlugin for Arc<Webhooks> {
         "AdmissionWebhooks"
     }
 
+    fn is_determined(&self, request: &AdmissionRequest<'_>) -> bool {
+        [MUTATING, VALIDATING].iter().all(|configurations| request.objects.list(configurations, None).is_empty())
+    }
+
     fn mutate<'a>(&'a self, request: &'a mut AdmissionRequest<'_>) -> BoxFuture<'a, Result<(), ApiError>> {
         self.mutate_all(request).boxed()
     }

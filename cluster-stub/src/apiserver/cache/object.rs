@@ -26,6 +26,7 @@ pub struct CachedObject {
     strategy: Arc<dyn Strategy>,
     /// What selectors ask for is read when the first of them does: of most objects of some kinds, no one ever asks.
     labels: OnceLock<Labels>,
+    texts: OnceLock<Box<[Box<str>]>>,
     fields: OnceLock<Box<[(&'static str, Box<str>)]>>,
     value: OnceLock<Arc<Value>>,
 }
@@ -42,6 +43,7 @@ impl CachedObject {
             bytes,
             strategy: spec.strategy.clone(),
             labels: OnceLock::new(),
+            texts: OnceLock::new(),
             fields: OnceLock::new(),
             value: OnceLock::new(),
         }
@@ -73,6 +75,9 @@ impl CachedObject {
         match label {
             "metadata.name" => &self.name,
             "metadata.namespace" => &self.namespace,
+            _ if let Some(at) = self.strategy.text_fields().iter().position(|text| *text == label) => {
+                &self.texts.get_or_init(|| outline::texts(&self.bytes, self.strategy.text_fields()))[at]
+            }
             _ => self.fields().iter().find(|(name, _)| *name == label).map_or("", |(_, value)| value),
         }
     }
@@ -91,6 +96,7 @@ impl CachedObject {
             bytes: stored::resplice(&self.bytes, revision),
             strategy: self.strategy.clone(),
             labels: self.labels.clone(),
+            texts: self.texts.clone(),
             fields: self.fields.clone(),
             value: OnceLock::new(),
         }

@@ -1,6 +1,6 @@
 //! The outline of an encoded object: only the members that field selectors can name, without building the rest.
 
-use cluster_stub_wire::scan::members;
+use cluster_stub_wire::scan::{self, members};
 use serde_json::{Map, Value};
 
 use crate::apiserver::codec::stored;
@@ -12,6 +12,20 @@ pub fn read(json: &[u8], labels: &[&str]) -> Value {
     let levels = labels.iter().map(|label| label.matches('.').count() + 1).max().unwrap_or(0);
     let mut path = String::new();
     object(json, labels, &mut path, levels).unwrap_or(Value::Null)
+}
+
+/// The texts at ways of two members, such as `spec.nodeName`; empty where there is no text.
+pub fn texts(json: &[u8], ways: &[&str]) -> Box<[Box<str>]> {
+    let text = |encoded: &[u8]| match stored::parse(encoded) {
+        Ok(Value::String(text)) => text.into_boxed_str(),
+        _ => Box::default(),
+    };
+    let plain = |encoded: &[u8]| {
+        let inner = encoded.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+        if inner.contains(&b'\\') { None } else { std::str::from_utf8(inner).ok().map(Box::from) }
+    };
+    let found = scan::at_ways(json, ways).into_iter();
+    found.map(|value| value.map_or_else(Box::default, |value| plain(value).unwrap_or_else(|| text(value)))).collect()
 }
 
 /// The outline of an object, with so many levels of members.

@@ -121,6 +121,11 @@ impl StorageCache {
         self.read().objects.len()
     }
 
+    /// How many changes there ever were: as long as it is the same, so is everything in here.
+    pub fn n_changes(&self) -> u64 {
+        self.read().sequence
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.read().objects.is_empty()

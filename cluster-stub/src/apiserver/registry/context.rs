@@ -69,6 +69,11 @@ impl RequestContext {
         }
     }
 
+    /// Whether there are warnings for the client.
+    pub fn has_warnings(&self) -> bool {
+        !self.warnings.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     /// Takes the warnings out.
     pub fn take_warnings(&self) -> Vec<String> {
         std::mem::take(&mut *self.warnings.lock().unwrap_or_else(PoisonError::into_inner))

@@ -4,6 +4,7 @@
 
 use serde_json::Value;
 
+use super::alike::Notes;
 use super::context::RequestContext;
 use super::write::Written;
 use super::{Entry, Registry, meta};
@@ -23,7 +24,19 @@ impl Registry {
         ctx: &RequestContext,
         entry: &Entry,
         namespace: &str,
+        object: Value,
+    ) -> Result<Written, ApiError> {
+        self.create_noted(ctx, entry, namespace, object, None).await
+    }
+
+    /// The same, with notes of what the outcome depends on.
+    pub(super) async fn create_noted(
+        &self,
+        ctx: &RequestContext,
+        entry: &Entry,
+        namespace: &str,
         mut object: Value,
+        notes: Option<&Notes<'_>>,
     ) -> Result<Written, ApiError> {
         entry.resource.strategy.apply_defaults(&mut object);
         set_namespace(entry, namespace, &mut object)?;
@@ -33,7 +46,7 @@ impl Registry {
         }
         let writer = self.writer(ctx, entry, "");
         managed::track_update(&writer, None, &mut object, entry.resource.strategy.reset_fields());
-        self.create_tracked(ctx, entry, namespace, object).await
+        self.create_tracked(ctx, entry, namespace, object, notes).await
     }
 
     /// The same from mutating admission on, for an object whose managed fields are right already.
@@ -43,6 +56,7 @@ impl Registry {
         entry: &Entry,
         namespace: &str,
         object: Value,
+        notes: Option<&Notes<'_>>,
     ) -> Result<Written, ApiError> {
         let strategy = &entry.resource.strategy;
         let name = meta::text(&object, "name").to_string();
@@ -65,8 +79,9 @@ impl Registry {
             object,
             old_object: None,
             options: &options,
-            objects: self,
+            objects: notes.map_or(self, |notes| &notes.objects),
             warnings: Vec::new(),
+            drawn: None,
         };
         self.0.admission.mutate(&mut request).await?;
         meta::dedup_owner_references(ctx, &mut request.object);
@@ -91,7 +106,13 @@ impl Registry {
                 request.name = meta::text(&request.object, "name").to_string();
                 self.0.admission.validate(&mut request).await?;
                 std::mem::take(&mut request.warnings).into_iter().for_each(|warning| ctx.warn(warning));
-                self.tell_admitted(ctx, entry, &request.object);
+                if let Some(notes) = notes {
+                    let determined =
+                        self.0.admission.is_determined(&request) && strategy.is_alike_under_any_name(&request.object);
+                    notes.admitted(determined, request.drawn.take());
+                }
+                let (namespace, name) = (meta::text(&request.object, "namespace"), request.name.as_str());
+                self.tell_admitted(ctx, entry, namespace, name);
             }
             // Only a generated name is tried again.
             let mut object = if generated { request.object.clone() } else { std::mem::take(&mut request.object) };

@@ -162,6 +162,7 @@ impl Registry {
             options: &given,
             objects: self,
             warnings: Vec::new(),
+            drawn: None,
         };
         self.0.admission.mutate(&mut request).await?;
         self.0.admission.validate(&mut request).await?;

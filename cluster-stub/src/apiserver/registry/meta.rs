@@ -8,7 +8,8 @@ use crate::apiserver::status::ApiError;
 
 /// Letters and digits of generated names: no vowels and no look-alikes. Upstream: apimachinery `util/rand`.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-const RANDOM: usize = 5;
+/// How many of them a generated name ends in.
+pub(super) const RANDOM: usize = 5;
 /// Room for the prefix of a generated name: 63 less the random part.
 const PREFIX: usize = 63 - RANDOM;
 

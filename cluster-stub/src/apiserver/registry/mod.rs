@@ -6,6 +6,7 @@
 //!       ─▶ strategy: prepare, validate ─▶ validating admission ─▶ allocate ─▶ store (one revision) ─▶ answer
 //! ```
 
+mod alike;
 mod body;
 mod collection;
 mod connect;
@@ -20,6 +21,7 @@ mod objects;
 mod options;
 mod page;
 mod patch;
+mod reads;
 mod response;
 mod scale;
 mod serve;
@@ -78,6 +80,7 @@ struct Inner {
     connector: Arc<dyn Connector>,
     story: Story,
     feed: Feed,
+    alike: alike::Known,
     table: RwLock<Arc<Table>>,
 }
 
@@ -129,6 +132,7 @@ impl Registry {
             connector: config.connector,
             story: config.story,
             feed,
+            alike: alike::Known::default(),
             table: RwLock::new(Arc::new(table)),
         })))
     }

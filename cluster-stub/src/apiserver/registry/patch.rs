@@ -185,7 +185,7 @@ impl Registry {
             let mut object = self.conformed(ctx, entry, object)?;
             strategy.apply_defaults(&mut object);
             check_name(entry, &mut object, &info.namespace, &info.name)?;
-            match self.create_tracked(ctx, entry, &info.namespace, object).await {
+            match self.create_tracked(ctx, entry, &info.namespace, object, None).await {
                 Ok(written) => return Ok((true, written)),
                 // Somebody else created it in between: apply to that.
                 Err(error) if error.reason() == "AlreadyExists" && !ctx.options.dry_run => {}

@@ -9,6 +9,7 @@ use http::request::Parts;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::alike::Notes;
 use super::body::Expected;
 use super::connect::ConnectRequest;
 use super::context::RequestContext;
@@ -116,12 +117,25 @@ impl Registry {
             }
             Verbs::CREATE => {
                 ctx.options = WriteOptions::parse(&ctx.query, WriteVerb::Create)?;
+                let ctx = &*ctx;
+                let candidate = self.candidate(ctx, entry, &body, accept);
+                if let Some(candidate) = &candidate
+                    && let Some(response) = Box::pin(self.create_alike(candidate, accept)).await?
+                {
+                    return Ok(response);
+                }
                 let object = self.decode_body(ctx, &body, entry.expected())?;
                 if let Some(action) = &entry.resource.action {
                     let name = super::meta::text(&object, "name").to_string();
                     return Box::pin(self.act(ctx, entry, &name, action.as_ref(), object, accept)).await;
                 }
-                let written = Box::pin(self.create_object(ctx, entry, &ctx.info.namespace, object)).await?;
+                let candidate = candidate.filter(|candidate| self.is_worth_noting(candidate));
+                let notes = candidate.as_ref().map(|_| Notes::new(self));
+                let creation = self.create_noted(ctx, entry, &ctx.info.namespace, object, notes.as_ref());
+                let written = Box::pin(creation).await?;
+                if let (Some(candidate), Some(notes)) = (candidate, notes) {
+                    self.remember(&candidate, notes, &written.object);
+                }
                 self.answer(ctx, entry, 201, written, accept)
             }
             Verbs::UPDATE => {
@@ -263,6 +277,7 @@ impl Registry {
             options: &options,
             objects: self,
             warnings: Vec::new(),
+            drawn: None,
         };
         self.0.admission.mutate(&mut request).await?;
         self.0.admission.validate(&mut request).await?;

@@ -273,6 +273,7 @@ impl Registry {
             options,
             objects: self,
             warnings: Vec::new(),
+            drawn: None,
         }
     }
 

@@ -118,16 +118,34 @@ impl Registry {
         Ok(Ok(outcome.revision))
     }
 
+    /// Puts a new encoded object in; `None` when the key is taken.
+    pub(super) async fn insert_encoded(
+        &self,
+        ctx: &RequestContext,
+        entry: &Entry,
+        namespace: &str,
+        name: &str,
+        bytes: Bytes,
+    ) -> Result<Option<Revision>, ApiError> {
+        let txn = TxnRequest::create(entry.key(namespace, name), bytes, None);
+        let outcome = self.0.store.txn(txn).await.map_err(|error| store_failure(&error))?;
+        if !outcome.succeeded {
+            return Ok(None);
+        }
+        self.0.story.tell(|| stored_step(ctx, entry, (namespace, name), outcome.revision.to_string(), "stored"));
+        Ok(Some(outcome.revision))
+    }
+
     /// Tells that the admission plugins let an object in.
-    pub(super) fn tell_admitted(&self, ctx: &RequestContext, entry: &Entry, object: &Value) {
+    pub(super) fn tell_admitted(&self, ctx: &RequestContext, entry: &Entry, namespace: &str, name: &str) {
         self.0.story.tell(|| Step {
             at: Instant::now(),
             component: Component::ApiServer,
             stage: "admission",
             what: "defaulted, validated and admitted".to_string(),
             kind: entry.resource.kind.to_string(),
-            namespace: meta::text(object, "namespace").to_string(),
-            name: meta::text(object, "name").to_string(),
+            namespace: namespace.to_string(),
+            name: name.to_string(),
             resource_version: None,
             user: Some(ctx.user.name.as_str().into()),
         });
@@ -149,17 +167,30 @@ impl Registry {
     }
 
     fn tell_stored(&self, ctx: &RequestContext, entry: &Entry, object: &Value, what: &'static str) {
-        self.0.story.tell(|| Step {
-            at: Instant::now(),
-            component: Component::Store,
-            stage: "storage",
-            what: what.to_string(),
-            kind: entry.resource.kind.to_string(),
-            namespace: meta::text(object, "namespace").to_string(),
-            name: meta::text(object, "name").to_string(),
-            resource_version: Some(meta::text(object, "resourceVersion").to_string()),
-            user: Some(ctx.user.name.as_str().into()),
-        });
+        let place = (meta::text(object, "namespace"), meta::text(object, "name"));
+        let version = || meta::text(object, "resourceVersion").to_string();
+        self.0.story.tell(|| stored_step(ctx, entry, place, version(), what));
+    }
+}
+
+/// The step of a write by a client.
+fn stored_step(
+    ctx: &RequestContext,
+    entry: &Entry,
+    (namespace, name): (&str, &str),
+    version: String,
+    what: &'static str,
+) -> Step {
+    Step {
+        at: Instant::now(),
+        component: Component::Store,
+        stage: "storage",
+        what: what.to_string(),
+        kind: entry.resource.kind.to_string(),
+        namespace: namespace.to_string(),
+        name: name.to_string(),
+        resource_version: Some(version),
+        user: Some(ctx.user.name.as_str().into()),
     }
 }
 

@@ -57,6 +57,17 @@ pub trait Strategy: Send + Sync {
     /// Changes that an update makes: keeps what the main resource may not change, bumps the generation.
     fn prepare_for_update(&self, _context: &WriteContext<'_>, _object: &mut Value, _old: &Value) {}
 
+    /// Whether objects of this kind are made by the thousand from one template, so that it pays to look for it.
+    fn has_replicas(&self) -> bool {
+        false
+    }
+
+    /// Whether these rules do the same to a new object, find no fault in it and nothing to warn of, whatever its name is, as
+    /// long as it is a DNS label, and whenever it is made. `object` is one that was let in.
+    fn is_alike_under_any_name(&self, _object: &Value) -> bool {
+        false
+    }
+
     /// Every fault of a new object, metadata included.
     fn validate(&self, object: &Value) -> Vec<FieldError>;
 
@@ -70,6 +81,11 @@ pub trait Strategy: Send + Sync {
 
     /// Field selector labels beyond `metadata.name` and `metadata.namespace`.
     fn field_labels(&self) -> &[&'static str] {
+        &[]
+    }
+
+    /// Those of [`Strategy::field_labels`] whose value is the text at their own way of two members, empty if there is none.
+    fn text_fields(&self) -> &[&'static str] {
         &[]
     }
 

@@ -3,5 +3,6 @@
 pub mod decode;
 pub mod scalar;
 pub mod sketch;
+pub mod stencil;
 pub mod stored;
 pub mod syntax;

@@ -9,10 +9,10 @@ use bytes::Bytes;
 use cluster_stub::cluster::{Cluster, ClusterOptions as StubOptions};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use http::{Method, Request};
-use kube::Client;
 use scheduler_core::config::KubeSchedulerConfiguration;
 use scheduler_core::engine::Outcome;
 use scheduler_core::framework::{EffectKind, Registry};
+use scheduler_transport::Sender;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -34,10 +34,10 @@ pub(crate) struct ClusterOptions {
     pub(crate) create_first: bool,
 }
 
-/// The cluster, its scheduler, and a client for the workload's objects.
+/// The cluster, its scheduler, and a sender of the workload's objects.
 pub(crate) struct ClusterTarget {
     cluster: Cluster,
-    client: Client,
+    sender: Sender,
     registry: Arc<Registry>,
     options: ClusterOptions,
     scheduler: Option<LiveScheduler>,
@@ -74,16 +74,16 @@ impl ClusterTarget {
         })
         .await
         .map_err(|error| error.to_string())?;
-        let client = connect::from_text(&cluster.kubeconfig()).await.map_err(|error| error.to_string())?.client;
-        let (sender, happened) = mpsc::unbounded_channel();
+        let sender = connect::from_text(&cluster.kubeconfig()).await.map_err(|error| error.to_string())?.sender;
+        let (news, happened) = mpsc::unbounded_channel();
         let observer: Observer = Arc::new(move |what| {
-            tell(&what, |news| {
+            tell(&what, |what| {
                 // Nobody listens only when the workload has ended.
-                let _ = sender.send(news);
+                let _ = news.send(what);
             });
         });
         let mut target =
-            Self { cluster, client, registry, options, scheduler: None, observer, happened, last_message: None };
+            Self { cluster, sender, registry, options, scheduler: None, observer, happened, last_message: None };
         target.start_scheduler().await?;
         Ok(target)
     }
@@ -118,32 +118,41 @@ impl ClusterTarget {
     }
 }
 
-async fn send(client: &Client, method: Method, path: &str, body: Bytes) -> Result<(), String> {
+/// Sends a request and waits for the whole of a successful answer.
+async fn send(sender: &Sender, method: Method, path: &str, body: Bytes) -> Result<(), Refused> {
     let content_type = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
-    let failed = |error: kube::Error| format!("{path}: {}", failure::describe(&error));
     let request = Request::builder()
         .method(method)
         .uri(path)
         .header(http::header::CONTENT_TYPE, content_type)
-        .body(kube::client::Body::from(body.to_vec()))
-        .map_err(|error| format!("{path}: {error}"))?;
-    let response = client.send(request).await.map_err(failed)?;
-    let status = response.status();
-    let body = response.into_body().collect_bytes().await.map_err(failed)?;
-    if status.is_success() {
-        return Ok(());
-    }
-    let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
-    Err(format!("{path}: {status}: {}", answer["message"].as_str().unwrap_or_default()))
+        .body(body)
+        .map_err(|error| Refused { code: None, why: format!("{path}: {error}") })?;
+    sender.send(request).await.map_err(|error| Refused::new(path, &error))
 }
 
-async fn create(client: Client, creation: Creation) -> Result<(), String> {
+/// A request that did not succeed.
+struct Refused {
+    /// The status that the server answered with, if it did.
+    code: Option<u16>,
+    why: String,
+}
+
+impl Refused {
+    fn new(path: &str, error: &kube::Error) -> Self {
+        let code = if let kube::Error::Api(status) = error { Some(status.code) } else { None };
+        let code_text = code.map_or_else(String::new, |code| format!("{code}: "));
+        Self { code, why: format!("{path}: {code_text}{}", failure::describe(error)) }
+    }
+}
+
+async fn create(sender: Sender, creation: Creation) -> Result<(), String> {
     let Creation { path, body, taints } = creation;
-    send(&client, Method::POST, &path, body.clone()).await?;
-    let Some(taints) = taints else { return Ok(()) };
-    let name = serde_json::from_slice::<Value>(&body).unwrap_or_default()["metadata"]["name"].clone();
+    let object = taints.as_ref().map(|_| serde_json::from_slice::<Value>(&body).unwrap_or_default());
+    send(&sender, Method::POST, &path, body).await.map_err(|refused| refused.why)?;
+    let (Some(taints), Some(object)) = (taints, object) else { return Ok(()) };
+    let path = format!("{path}/{}", object["metadata"]["name"].as_str().unwrap_or_default());
     let patch = json!({ "spec": { "taints": taints } }).to_string();
-    send(&client, Method::PATCH, &format!("{path}/{}", name.as_str().unwrap_or_default()), patch.into()).await
+    send(&sender, Method::PATCH, &path, patch.into()).await.map_err(|refused| refused.why)
 }
 
 /// Tells what the workload wants to know of what the scheduler did.
@@ -235,9 +244,9 @@ impl Target for ClusterTarget {
     async fn submit(&mut self, creations: Vec<Creation>) -> Result<(), String> {
         // A namespace comes before what is in it.
         let n_writers = if creations.len() < 8 { 1 } else { N_WRITERS };
-        let client = self.client.clone();
+        let sender = self.sender.clone();
         stream::iter(creations)
-            .map(move |creation| create(client.clone(), creation))
+            .map(move |creation| create(sender.clone(), creation))
             .buffer_unordered(n_writers)
             .try_collect::<()>()
             .await
@@ -258,9 +267,9 @@ impl Target for ClusterTarget {
 
     async fn delete(&mut self, object: &Value) -> Result<(), String> {
         let path = format!("{}/{}", path(object)?, object["metadata"]["name"].as_str().unwrap_or_default());
-        match send(&self.client, Method::DELETE, &path, Bytes::new()).await {
-            Err(problem) if problem.contains(": 404 ") => Ok(()),
-            answer => answer,
+        match send(&self.sender, Method::DELETE, &path, Bytes::new()).await {
+            Err(refused) if refused.code == Some(404) => Ok(()),
+            answer => answer.map_err(|refused| refused.why),
         }
     }
 

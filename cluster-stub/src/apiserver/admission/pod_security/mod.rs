@@ -35,6 +35,10 @@ impl AdmissionPlugin for PodSecurity {
         "PodSecurity"
     }
 
+    fn is_determined(&self, _request: &AdmissionRequest<'_>) -> bool {
+        true
+    }
+
     fn validate<'a>(&'a self, request: &'a mut AdmissionRequest<'_>) -> BoxFuture<'a, Result<(), ApiError>> {
         let result = check(request);
         Box::pin(std::future::ready(result))

@@ -74,6 +74,16 @@ impl Strategy for Pod {
         super::shape::fill("io.k8s.api.core.v1.Pod", pod);
     }
 
+    fn has_replicas(&self) -> bool {
+        true
+    }
+
+    fn is_alike_under_any_name(&self, pod: &Value) -> bool {
+        let spec = pod.at("spec");
+        // The claim of an ephemeral volume is named after the pod, and a gated pod has a condition with its time.
+        spec.items("schedulingGates").is_empty() && !spec.items("volumes").iter().any(|volume| volume.has("ephemeral"))
+    }
+
     fn prepare_for_create(&self, context: &WriteContext<'_>, pod: &mut Value) {
         pod.object_mut("metadata").put("generation", json!(1));
         let class = resources::qos_class(pod.at("spec"));
@@ -129,6 +139,17 @@ impl Strategy for Pod {
             "status.phase",
             "status.podIP",
             "status.podIPs",
+            "status.nominatedNodeName",
+        ]
+    }
+
+    fn text_fields(&self) -> &[&'static str] {
+        &[
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "status.phase",
             "status.nominatedNodeName",
         ]
     }

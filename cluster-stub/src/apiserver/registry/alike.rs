@@ -1,0 +1,314 @@
+//! Creations of objects that are alike: the replicas of a workload differ in nothing but their names, so what the whole way of
+//! a create makes of one is what it makes of the next, but for name, uid and times, as long as everything that was read on the
+//! way is as it was. The first ones go the whole way; what came out is kept as a stencil, and used only after a second object
+//! went the whole way and came out as the stencil says.
+//!
+//! Not for objects that somebody outside is asked about (webhooks, policies), that charge a quota or that take from a pool:
+//! each plugin and each kind says itself whether it always does the same.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
+use std::ops::Range;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::context::{RequestContext, format_time};
+use super::media::{self, Accept, Encoding, View};
+use super::options::FieldValidation;
+use super::reads::{Noting, Reads};
+use super::response::{self, Response};
+use super::{Entry, Registry, meta};
+use crate::apiserver::authn::UserInfo;
+use crate::apiserver::codec::stencil::{Stencil, name_of};
+use crate::apiserver::codec::stored;
+use crate::apiserver::status::ApiError;
+use crate::apiserver::validation::json::JsonExt;
+use crate::apiserver::validation::names::dns_label;
+
+/// Kinds of creations that are known at a time; when there are as many, all are forgotten.
+const MAX_KNOWN: usize = 1024;
+/// Longer bodies are not compared with others, bytes.
+const MAX_BODY: usize = 16 * 1024;
+/// Larger objects are not kept, bytes.
+const MAX_SIZE: usize = 64 * 1024;
+
+/// The texts in which objects that are alike differ, in the order in which a stencil takes them.
+const NAME: usize = 0;
+const UID: usize = 1;
+const TIME: usize = 2;
+const DRAWN: usize = 3;
+
+/// What stands for the texts while a stencil is made: nobody can know it, so it is in no object.
+static MARKS: LazyLock<[String; 4]> =
+    LazyLock::new(|| ["name", "uid", "time", "drawn"].map(|what| format!("{}-{what}", uuid::Uuid::new_v4())));
+
+/// A create that may be one of many.
+pub(super) struct Candidate<'a> {
+    /// What the request is known by.
+    hash: u64,
+    entry: &'a Arc<Entry>,
+    ctx: &'a RequestContext,
+    body: &'a [u8],
+    manager: String,
+    /// Where the name stands in the body; `None` when one is to be made.
+    name: Option<Range<usize>>,
+}
+
+/// What the whole way tells of a create besides the object.
+pub(super) struct Notes<'a> {
+    /// The stored objects for admission.
+    pub(super) objects: Noting<'a>,
+    admitted: Mutex<Admitted>,
+}
+
+#[derive(Default)]
+struct Admitted {
+    /// Whether all who had a say always do the same.
+    is_determined: bool,
+    /// A text of the object that was drawn at random.
+    drawn: Option<String>,
+}
+
+/// What is known of creations that are alike.
+#[derive(Default)]
+pub(super) struct Known {
+    hasher: RandomState,
+    creations: Mutex<HashMap<u64, State>>,
+}
+
+#[derive(Clone)]
+enum State {
+    /// There was one. Most never see a second.
+    Seen,
+    /// What came out of one.
+    Noted(Arc<Creation>),
+    /// What came out of two, as far as they are alike.
+    Trusted(Arc<Creation>),
+}
+
+/// A create that went the whole way, without what differs.
+struct Creation {
+    entry: Arc<Entry>,
+    namespace: String,
+    manager: String,
+    user: Arc<UserInfo>,
+    validation: FieldValidation,
+    /// The body before and behind the name.
+    before: Box<[u8]>,
+    behind: Box<[u8]>,
+    /// The name in the body; `None` when it was made.
+    name: Option<String>,
+    /// What a made name begins with.
+    prefix: String,
+    /// What the drawn text begins with.
+    drawn: Option<String>,
+    reads: Reads,
+    stencil: Stencil,
+}
+
+impl<'a> Notes<'a> {
+    pub(super) fn new(registry: &'a Registry) -> Notes<'a> {
+        Notes { objects: Noting::new(registry), admitted: Mutex::default() }
+    }
+
+    /// Notes what admission and the kind say of the object.
+    pub(super) fn admitted(&self, is_determined: bool, drawn: Option<String>) {
+        *self.admitted.lock().unwrap_or_else(PoisonError::into_inner) = Admitted { is_determined, drawn };
+    }
+}
+
+impl Registry {
+    /// The create as one of many; `None` for one that nothing can be remembered of.
+    pub(super) fn candidate<'a>(
+        &self,
+        ctx: &'a RequestContext,
+        entry: &'a Arc<Entry>,
+        body: &'a [u8],
+        accept: Accept,
+    ) -> Option<Candidate<'a>> {
+        let strategy = &entry.resource.strategy;
+        let plain = strategy.has_replicas() && !strategy.allocates() && !entry.converts && entry.resource.custom.is_none();
+        if !plain || ctx.options.dry_run || accept.view != View::Object || body.len() > MAX_BODY {
+            return None;
+        }
+        if media::body_encoding(&ctx.headers) != Ok(Encoding::Json) {
+            return None;
+        }
+        // Encoders of Go end a body with a line break.
+        let body = body.trim_ascii_end();
+        let name = name_of(body);
+        if let Some(place) = &name {
+            let text = std::str::from_utf8(&body[place.clone()]).ok()?;
+            if !dns_label(text).is_empty() {
+                return None;
+            }
+        }
+        let manager = ctx.manager();
+        let (before, behind) = around(body, name.as_ref());
+        let namespace = ctx.info.namespace.as_str();
+        let hash = self.0.alike.hasher.hash_one((before, behind, name.is_some(), namespace, &manager, &ctx.user.name));
+        Some(Candidate { hash, entry, ctx, body, manager, name })
+    }
+
+    /// Creates the object as those before it; `None` when it has to go the whole way.
+    pub(super) async fn create_alike(&self, candidate: &Candidate<'_>, accept: Accept) -> Result<Option<Response>, ApiError> {
+        let Some(State::Trusted(creation)) = self.0.alike.get(candidate.hash) else { return Ok(None) };
+        if !creation.is_of(candidate) || !creation.reads.are_current(self) {
+            return Ok(None);
+        }
+        let Candidate { ctx, entry, .. } = candidate;
+        let name = match candidate.name() {
+            Some(name) => name.to_owned(),
+            None => meta::generate_name(&creation.prefix),
+        };
+        let drawn = creation.drawn.as_deref().map(meta::generate_name).unwrap_or_default();
+        let uid = uuid::Uuid::new_v4().to_string();
+        let bytes = Bytes::from(creation.stencil.fill(&[&name, &uid, &format_time(ctx.now), &drawn]));
+        self.tell_admitted(ctx, entry, &ctx.info.namespace, &name);
+        let revision = self.insert_encoded(ctx, entry, &ctx.info.namespace, &name, bytes.clone()).await?;
+        // A name that is taken is told by the whole way.
+        Ok(revision.map(|revision| response::encoded(201, stored::splice(&bytes, revision.0), accept)))
+    }
+
+    /// Whether it is worth noting what comes out of a create: not of the first of its kind.
+    pub(super) fn is_worth_noting(&self, candidate: &Candidate<'_>) -> bool {
+        let mut creations = self.0.alike.creations.lock().unwrap_or_else(PoisonError::into_inner);
+        if creations.contains_key(&candidate.hash) {
+            return true;
+        }
+        if creations.len() >= MAX_KNOWN {
+            creations.clear();
+        }
+        creations.insert(candidate.hash, State::Seen);
+        false
+    }
+
+    /// Remembers what came out of a create that went the whole way.
+    pub(super) fn remember(&self, candidate: &Candidate<'_>, notes: Notes<'_>, created: &Value) {
+        let before = self.0.alike.get(candidate.hash);
+        let state = match Creation::of(candidate, notes, created) {
+            None => State::Seen,
+            Some(creation) => {
+                let confirms = match &before {
+                    Some(State::Noted(before) | State::Trusted(before)) => {
+                        // The same name again would not show what depends on it.
+                        before.is_of(candidate)
+                            && (before.name.is_none() || before.name.as_deref() != candidate.name())
+                            && before.stencil == creation.stencil
+                    }
+                    _ => false,
+                };
+                let creation = Arc::new(creation);
+                if confirms { State::Trusted(creation) } else { State::Noted(creation) }
+            }
+        };
+        let mut creations = self.0.alike.creations.lock().unwrap_or_else(PoisonError::into_inner);
+        creations.insert(candidate.hash, state);
+    }
+}
+
+impl Known {
+    fn get(&self, hash: u64) -> Option<State> {
+        self.creations.lock().unwrap_or_else(PoisonError::into_inner).get(&hash).cloned()
+    }
+}
+
+impl Candidate<'_> {
+    /// The name in the body.
+    fn name(&self) -> Option<&str> {
+        let place = self.name.clone()?;
+        std::str::from_utf8(&self.body[place]).ok()
+    }
+}
+
+/// The body before and behind the name.
+fn around<'b>(body: &'b [u8], name: Option<&Range<usize>>) -> (&'b [u8], &'b [u8]) {
+    name.map_or((body, &[]), |place| (&body[..place.start], &body[place.end..]))
+}
+
+impl Creation {
+    /// What is to be remembered of a create.
+    fn of(candidate: &Candidate<'_>, notes: Notes<'_>, created: &Value) -> Option<Creation> {
+        let Candidate { ctx, entry, .. } = candidate;
+        let Admitted { is_determined, drawn } =
+            notes.admitted.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let reads = notes.objects.reads()?;
+        if !is_determined || ctx.has_warnings() {
+            return None;
+        }
+        let name = meta::text(created, "name");
+        if candidate.name().is_some_and(|stated| stated != name) {
+            return None;
+        }
+        let time = format_time(ctx.now);
+        let texts = [name, meta::text(created, "uid"), &time, drawn.as_deref().unwrap_or_default()].map(str::to_owned);
+        let encoded = stored::encode(created);
+        let stencil = Stencil::cut(&stored::encode(&marked(created, &texts)), &MARKS.each_ref().map(String::as_str));
+        if !stencil.fits(&texts.each_ref().map(String::as_str), &encoded) || stencil.size() > MAX_SIZE {
+            return None;
+        }
+        let (before, behind) = around(candidate.body, candidate.name.as_ref());
+        let creation = Creation {
+            entry: (*entry).clone(),
+            namespace: ctx.info.namespace.clone(),
+            manager: candidate.manager.clone(),
+            user: ctx.user.clone(),
+            validation: ctx.options.field_validation,
+            before: before.into(),
+            behind: behind.into(),
+            name: candidate.name().map(str::to_owned),
+            prefix: meta::text(created, "generateName").to_owned(),
+            drawn: drawn.map(|mut text| {
+                text.truncate(text.len().saturating_sub(meta::RANDOM));
+                text
+            }),
+            reads,
+            stencil,
+        };
+        Some(creation)
+    }
+
+    /// Whether a create is alike.
+    fn is_of(&self, candidate: &Candidate<'_>) -> bool {
+        let Candidate { ctx, entry, body, manager, name, .. } = candidate;
+        let (before, behind) = around(body, name.as_ref());
+        self.name.is_some() == name.is_some()
+            && *self.before == *before
+            && *self.behind == *behind
+            && Arc::ptr_eq(&self.entry, entry)
+            && self.namespace == ctx.info.namespace
+            && self.manager == *manager
+            && self.validation == ctx.options.field_validation
+            && (Arc::ptr_eq(&self.user, &ctx.user) || self.user == ctx.user)
+    }
+}
+
+/// The object with marks in place of what is its own.
+fn marked(object: &Value, texts: &[String; 4]) -> Value {
+    let mut object = object.clone();
+    let metadata = object.object_mut("metadata");
+    for (key, mark) in [("name", NAME), ("uid", UID), ("creationTimestamp", TIME)] {
+        metadata.put(key, MARKS[mark].as_str().into());
+    }
+    for entry in metadata.items_mut("managedFields") {
+        if entry.text("time") == texts[TIME] {
+            entry.put("time", MARKS[TIME].as_str().into());
+        }
+    }
+    if !texts[DRAWN].is_empty() {
+        replace(object.object_mut("spec"), &texts[DRAWN], &MARKS[DRAWN]);
+    }
+    object
+}
+
+/// Replaces a text wherever it is a value.
+fn replace(value: &mut Value, text: &str, by: &str) {
+    match value {
+        Value::String(value) if value == text => by.clone_into(value),
+        Value::Array(items) => items.iter_mut().for_each(|item| replace(item, text, by)),
+        Value::Object(members) => members.iter_mut().for_each(|(_, member)| replace(member, text, by)),
+        _ => {}
+    }
+}
