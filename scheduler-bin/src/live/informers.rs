@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 
 use kube::Client;
 use rustc_hash::{FxHashMap, FxHashSet};
-use scheduler_core::convert::{EventType, Identity, ReadObject, read};
+use scheduler_core::convert::{EventType, Identity, PodReader, ReadObject, read};
 use scheduler_core::model::{Object, ObjectKind};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -96,6 +96,7 @@ pub(crate) fn start(
             conditions: conditions.clone(),
             recorded,
             has_listed: false,
+            pods: PodReader::default(),
             objects: FxHashMap::default(),
             unseen: None,
         };
@@ -119,6 +120,8 @@ struct Store {
     /// Whether observations carry API objects.
     recorded: bool,
     has_listed: bool,
+    /// Remembers what pods have in common.
+    pods: PodReader,
     objects: FxHashMap<Identity, Object>,
     /// What the list in progress has not shown.
     unseen: Option<FxHashSet<Identity>>,
@@ -130,7 +133,7 @@ impl Sink for Store {
     }
 
     fn listed(&mut self, object: &[u8]) {
-        match read(self.kind.model, object) {
+        match self.read(object) {
             Ok(read) => self.apply(read, object),
             Err(error) => tracing::error!("{}: a listed object cannot be read: {error}; it is ignored", self.kind.name),
         }
@@ -147,7 +150,7 @@ impl Sink for Store {
     }
 
     fn changed(&mut self, event: EventType, object: &[u8]) -> Result<Arc<str>, serde_json::Error> {
-        let read = read(self.kind.model, object)?;
+        let read = self.read(object)?;
         let version = Arc::clone(&read.resource_version);
         match event {
             EventType::Added | EventType::Modified => self.apply(read, object),
@@ -159,6 +162,13 @@ impl Sink for Store {
 }
 
 impl Store {
+    fn read(&mut self, object: &[u8]) -> Result<ReadObject, serde_json::Error> {
+        match self.kind.model {
+            ObjectKind::Pod => self.pods.read(object),
+            model => read(model, object),
+        }
+    }
+
     fn apply(&mut self, read: ReadObject, json: &[u8]) {
         let ReadObject { identity, object, .. } = read;
         if let Some(unseen) = &mut self.unseen {
@@ -232,6 +242,7 @@ mod tests {
             conditions: KnownConditions::default(),
             recorded,
             has_listed: true,
+            pods: PodReader::default(),
             objects: FxHashMap::default(),
             unseen: None,
         };

@@ -68,27 +68,47 @@ pub enum EventType {
 }
 
 /// One line of a watch.
-#[derive(Debug, Deserialize)]
+#[derive(Debug)]
 pub struct WatchEvent<'a> {
     /// What happened.
     pub r#type: EventType,
+    object: &'a [u8],
+}
+
+/// The same in any order and with any space.
+#[derive(Deserialize)]
+struct AnyWatchEvent<'a> {
+    r#type: EventType,
     #[serde(borrow)]
     object: &'a RawValue,
 }
 
+/// How the API server begins the lines of objects.
+const HEADS: [(EventType, &[u8]); 3] = [
+    (EventType::Added, b"{\"type\":\"ADDED\",\"object\":{"),
+    (EventType::Modified, b"{\"type\":\"MODIFIED\",\"object\":{"),
+    (EventType::Deleted, b"{\"type\":\"DELETED\",\"object\":{"),
+];
+
 impl<'a> WatchEvent<'a> {
-    /// Reads a line.
+    /// Reads a line. The object in it may still turn out to be no JSON when it is read itself.
     ///
     /// # Errors
     /// It is not an event as JSON.
     pub fn read(line: &'a [u8]) -> Result<Self, serde_json::Error> {
-        serde_json::from_slice(line)
+        for (r#type, head) in HEADS {
+            if line.starts_with(head) && line.ends_with(b"}}") {
+                return Ok(Self { r#type, object: &line[head.len() - 1..line.len() - 1] });
+            }
+        }
+        let AnyWatchEvent { r#type, object } = serde_json::from_slice(line)?;
+        Ok(Self { r#type, object: object.get().as_bytes() })
     }
 
     /// The object, as JSON.
     #[must_use]
     pub fn object(&self) -> &'a [u8] {
-        self.object.get().as_bytes()
+        self.object
     }
 }
 

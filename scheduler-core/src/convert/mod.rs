@@ -19,6 +19,7 @@ mod node;
 mod pod;
 mod pod_resources;
 mod read;
+mod replica;
 mod selector;
 mod storage;
 #[cfg(feature = "k8s-openapi")]
@@ -32,6 +33,7 @@ use std::sync::Arc;
 
 pub use answer::{EventType, Lines, ListPage, WatchEvent};
 pub use read::{Identity, ReadObject, read};
+pub use replica::PodReader;
 pub use write::{EventBody, EventSeries, binding};
 
 use crate::model::{Labels, Quantity, QuantityError, ResourceList, Timestamp, shared_text};

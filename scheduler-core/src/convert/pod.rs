@@ -53,39 +53,51 @@ impl TryFrom<wire::Pod<'_>> for Pod {
             labels: pod_labels,
             namespace,
         };
-        let conditions = || status.conditions.iter().flatten();
-        Ok(Self {
-            name: text(meta.name.as_ref()),
-            uid: text(meta.uid.as_ref()),
-            resource_version: text(meta.resource_version.as_ref()),
-            generation: meta.generation.unwrap_or(0),
-            creation_timestamp: time(meta.creation_timestamp.as_ref()),
-            deletion_timestamp: time(meta.deletion_timestamp.as_ref()),
-            node_name: non_empty(spec.node_name.as_ref()),
-            nominated_node_name: non_empty(status.nominated_node_name.as_ref()),
-            phase: match status.phase.as_deref() {
-                Some("Running") => PodPhase::Running,
-                Some("Succeeded") => PodPhase::Succeeded,
-                Some("Failed") => PodPhase::Failed,
-                Some("Unknown") => PodPhase::Unknown,
-                _ => PodPhase::Pending,
-            },
-            start_time: time(status.start_time.as_ref()),
-            scheduled_condition: conditions().find(|condition| &*condition.type_ == "PodScheduled").map(|condition| {
-                Box::new(ScheduledCondition {
-                    status: &*condition.status == "True",
-                    reason: condition.reason.as_deref().unwrap_or_default().into(),
-                    message: condition.message.as_deref().unwrap_or_default().into(),
-                    observed_generation: condition.observed_generation,
-                })
-            }),
-            preempted_by_scheduler: conditions().any(|condition| {
-                &*condition.type_ == "DisruptionTarget"
-                    && &*condition.status == "True"
-                    && condition.reason.as_deref() == Some("PreemptionByScheduler")
-            }),
-            template: template.into(),
-        })
+        let mut result = with_template(meta, non_empty(spec.node_name.as_ref()), status, template.into());
+        result.name = text(meta.name.as_ref());
+        result.uid = text(meta.uid.as_ref());
+        result.resource_version = text(meta.resource_version.as_ref());
+        Ok(result)
+    }
+}
+
+/// A pod of this template, without what it is known by.
+pub(super) fn with_template(
+    meta: &wire::ObjectMeta<'_>,
+    node_name: Option<Arc<str>>,
+    status: &wire::PodStatus<'_>,
+    template: Arc<PodTemplate>,
+) -> Pod {
+    let conditions = || status.conditions.iter().flatten();
+    Pod {
+        generation: meta.generation.unwrap_or(0),
+        creation_timestamp: time(meta.creation_timestamp.as_ref()),
+        deletion_timestamp: time(meta.deletion_timestamp.as_ref()),
+        node_name,
+        nominated_node_name: non_empty(status.nominated_node_name.as_ref()),
+        phase: match status.phase.as_deref() {
+            Some("Running") => PodPhase::Running,
+            Some("Succeeded") => PodPhase::Succeeded,
+            Some("Failed") => PodPhase::Failed,
+            Some("Unknown") => PodPhase::Unknown,
+            _ => PodPhase::Pending,
+        },
+        start_time: time(status.start_time.as_ref()),
+        scheduled_condition: conditions().find(|condition| &*condition.type_ == "PodScheduled").map(|condition| {
+            Box::new(ScheduledCondition {
+                status: &*condition.status == "True",
+                reason: condition.reason.as_deref().unwrap_or_default().into(),
+                message: condition.message.as_deref().unwrap_or_default().into(),
+                observed_generation: condition.observed_generation,
+            })
+        }),
+        preempted_by_scheduler: conditions().any(|condition| {
+            &*condition.type_ == "DisruptionTarget"
+                && &*condition.status == "True"
+                && condition.reason.as_deref() == Some("PreemptionByScheduler")
+        }),
+        template,
+        ..Pod::default()
     }
 }
 

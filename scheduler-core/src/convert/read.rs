@@ -56,7 +56,7 @@ pub fn read(kind: ObjectKind, json: &[u8]) -> Result<ReadObject, serde_json::Err
     }
 }
 
-fn identify(meta: &ObjectMeta<'_>) -> (Identity, Arc<str>) {
+pub(super) fn identify(meta: &ObjectMeta<'_>) -> (Identity, Arc<str>) {
     let identity = Identity {
         namespace: text(meta.namespace.as_ref()),
         name: text(meta.name.as_ref()),

@@ -9,6 +9,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -76,6 +77,8 @@ struct Admitted {
 pub(super) struct Known {
     hasher: RandomState,
     creations: Mutex<HashMap<u64, State>>,
+    /// Objects that were created by it.
+    n_used: AtomicU64,
 }
 
 #[derive(Clone)]
@@ -98,9 +101,10 @@ struct Creation {
     /// The body before and behind the name.
     before: Box<[u8]>,
     behind: Box<[u8]>,
-    /// The name in the body; `None` when it was made.
-    name: Option<String>,
-    /// What a made name begins with.
+    /// The name, and whether the body had it.
+    name: String,
+    is_named: bool,
+    /// What a name begins with that the body does not have.
     prefix: String,
     /// What the drawn text begins with.
     drawn: Option<String>,
@@ -129,7 +133,8 @@ impl Registry {
         accept: Accept,
     ) -> Option<Candidate<'a>> {
         let strategy = &entry.resource.strategy;
-        let plain = strategy.has_replicas() && !strategy.allocates() && !entry.converts && entry.resource.custom.is_none();
+        let plain =
+            strategy.has_replicas() && !strategy.allocates() && !entry.converts && entry.resource.custom.is_none();
         if !plain || ctx.options.dry_run || accept.view != View::Object || body.len() > MAX_BODY {
             return None;
         }
@@ -153,7 +158,11 @@ impl Registry {
     }
 
     /// Creates the object as those before it; `None` when it has to go the whole way.
-    pub(super) async fn create_alike(&self, candidate: &Candidate<'_>, accept: Accept) -> Result<Option<Response>, ApiError> {
+    pub(super) async fn create_alike(
+        &self,
+        candidate: &Candidate<'_>,
+        accept: Accept,
+    ) -> Result<Option<Response>, ApiError> {
         let Some(State::Trusted(creation)) = self.0.alike.get(candidate.hash) else { return Ok(None) };
         if !creation.is_of(candidate) || !creation.reads.are_current(self) {
             return Ok(None);
@@ -169,7 +178,9 @@ impl Registry {
         self.tell_admitted(ctx, entry, &ctx.info.namespace, &name);
         let revision = self.insert_encoded(ctx, entry, &ctx.info.namespace, &name, bytes.clone()).await?;
         // A name that is taken is told by the whole way.
-        Ok(revision.map(|revision| response::encoded(201, stored::splice(&bytes, revision.0), accept)))
+        let Some(revision) = revision else { return Ok(None) };
+        self.0.alike.n_used.fetch_add(1, Ordering::Relaxed);
+        Ok(Some(response::encoded(201, stored::splice(&bytes, revision.0), accept)))
     }
 
     /// Whether it is worth noting what comes out of a create: not of the first of its kind.
@@ -194,9 +205,7 @@ impl Registry {
                 let confirms = match &before {
                     Some(State::Noted(before) | State::Trusted(before)) => {
                         // The same name again would not show what depends on it.
-                        before.is_of(candidate)
-                            && (before.name.is_none() || before.name.as_deref() != candidate.name())
-                            && before.stencil == creation.stencil
+                        before.is_of(candidate) && before.name != creation.name && before.stencil == creation.stencil
                     }
                     _ => false,
                 };
@@ -212,6 +221,11 @@ impl Registry {
 impl Known {
     fn get(&self, hash: u64) -> Option<State> {
         self.creations.lock().unwrap_or_else(PoisonError::into_inner).get(&hash).cloned()
+    }
+
+    #[cfg(test)]
+    pub(super) fn n_used(&self) -> u64 {
+        self.n_used.load(Ordering::Relaxed)
     }
 }
 
@@ -232,14 +246,15 @@ impl Creation {
     /// What is to be remembered of a create.
     fn of(candidate: &Candidate<'_>, notes: Notes<'_>, created: &Value) -> Option<Creation> {
         let Candidate { ctx, entry, .. } = candidate;
-        let Admitted { is_determined, drawn } =
-            notes.admitted.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let Admitted { is_determined, drawn } = notes.admitted.into_inner().unwrap_or_else(PoisonError::into_inner);
         let reads = notes.objects.reads()?;
         if !is_determined || ctx.has_warnings() {
             return None;
         }
         let name = meta::text(created, "name");
-        if candidate.name().is_some_and(|stated| stated != name) {
+        let prefix = meta::text(created, "generateName");
+        // A body whose name was not found where it usually stands has one that is always the same.
+        if candidate.name().map_or(prefix.is_empty(), |stated| stated != name) {
             return None;
         }
         let time = format_time(ctx.now);
@@ -258,8 +273,9 @@ impl Creation {
             validation: ctx.options.field_validation,
             before: before.into(),
             behind: behind.into(),
-            name: candidate.name().map(str::to_owned),
-            prefix: meta::text(created, "generateName").to_owned(),
+            name: name.to_owned(),
+            is_named: candidate.name.is_some(),
+            prefix: prefix.to_owned(),
             drawn: drawn.map(|mut text| {
                 text.truncate(text.len().saturating_sub(meta::RANDOM));
                 text
@@ -274,7 +290,7 @@ impl Creation {
     fn is_of(&self, candidate: &Candidate<'_>) -> bool {
         let Candidate { ctx, entry, body, manager, name, .. } = candidate;
         let (before, behind) = around(body, name.as_ref());
-        self.name.is_some() == name.is_some()
+        self.is_named == name.is_some()
             && *self.before == *before
             && *self.behind == *behind
             && Arc::ptr_eq(&self.entry, entry)

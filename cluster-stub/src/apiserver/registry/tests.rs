@@ -1,5 +1,6 @@
 //! The registry as a client sees it, over the memory store, with two kinds made for these tests.
 
+mod alike;
 mod reading;
 
 use std::sync::Arc;

@@ -113,9 +113,11 @@ mod tests {
                 None => value.clone(),
             },
             Value::Array(items) => items.iter().map(|item| put(item, texts)).collect(),
-            Value::Object(members) => {
-                members.iter().map(|(key, member)| (key.clone(), put(member, texts))).collect::<serde_json::Map<_, _>>().into()
-            }
+            Value::Object(members) => members
+                .iter()
+                .map(|(key, member)| (key.clone(), put(member, texts)))
+                .collect::<serde_json::Map<_, _>>()
+                .into(),
             other => other.clone(),
         }
     }
