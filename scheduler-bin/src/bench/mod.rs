@@ -2,6 +2,7 @@
 //! nothing outside this process.
 
 mod cpu;
+pub(crate) mod criterion;
 pub(crate) mod memory;
 pub(crate) mod plot;
 mod progress;

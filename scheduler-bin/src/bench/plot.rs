@@ -1,4 +1,4 @@
-//! Measured rows as a picture: median time of a decision against the number of nodes, both on logarithmic scales, beside
+//! Measurements as a picture: median time of a decision against the number of nodes, both on logarithmic scales, beside
 //! the bare loop. SVG that is readable on light and on dark pages.
 
 use std::collections::BTreeMap;
@@ -31,17 +31,47 @@ const STYLE: &str = "\
       .limit { stroke: #d1d5db }
     }";
 
-/// One line of the picture: nodes and microseconds.
-struct Series {
+/// One line of the picture.
+#[derive(Debug)]
+pub(crate) struct Series {
     label: String,
-    colour: Option<&'static str>,
+    /// The bare loop, which is drawn as a limit.
+    is_limit: bool,
+    /// Nodes and microseconds, by nodes.
     points: Vec<(f64, f64)>,
 }
 
-/// The picture of `rows`; `machine` stands below its title.
-pub(crate) fn svg(rows: &[Row], machine: &str) -> String {
-    let series = series(rows);
-    let points = || series.iter().flat_map(|series| series.points.iter().copied());
+impl Series {
+    /// A line through `points`, nodes and microseconds in any order.
+    pub(crate) fn new(label: String, is_limit: bool, mut points: Vec<(f64, f64)>) -> Self {
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Self { label, is_limit, points }
+    }
+
+    /// What stands beside the line.
+    #[cfg(test)]
+    pub(super) fn label(&self) -> &str {
+        &self.label
+    }
+
+    /// Nodes and microseconds, by nodes.
+    #[cfg(test)]
+    pub(super) fn points(&self) -> &[(f64, f64)] {
+        &self.points
+    }
+}
+
+/// The picture of `series`; `subtitle` stands below its title.
+pub(crate) fn svg(series: Vec<Series>, subtitle: &str) -> String {
+    let mut colours = COLOURS.iter().cycle();
+    let series: Vec<(Series, Option<&str>)> = series
+        .into_iter()
+        .map(|line| {
+            let colour = if line.is_limit { None } else { colours.next().copied() };
+            (line, colour)
+        })
+        .collect();
+    let points = || series.iter().flat_map(|(line, _)| line.points.iter().copied());
     let x = Scale::new(points().map(|point| point.0), LEFT, WIDTH - RIGHT);
     let y = Scale::new(points().map(|point| point.1), HEIGHT - BOTTOM, TOP);
     let mut svg = format!(
@@ -57,7 +87,7 @@ pub(crate) fn svg(rows: &[Row], machine: &str) -> String {
         );
     };
     text(LEFT, 22.0, "title", "start", "One decision, every node scored: median time");
-    text(LEFT, 40.0, "small", "start", machine);
+    text(LEFT, 40.0, "small", "start", subtitle);
     text((LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 14.0, "small", "middle", "nodes");
     for (value, label) in x.ticks(count) {
         text(x.at(value), HEIGHT - BOTTOM + 20.0, "small", "middle", &label);
@@ -65,14 +95,14 @@ pub(crate) fn svg(rows: &[Row], machine: &str) -> String {
     for (value, label) in y.ticks(time) {
         text(LEFT - 8.0, y.at(value) + 4.0, "small", "end", &label);
     }
-    let mut labels: Vec<(f64, &Series)> =
-        series.iter().filter_map(|series| Some((y.at(series.points.last()?.1), series))).collect();
+    let mut labels: Vec<(f64, &str)> =
+        series.iter().filter_map(|(line, _)| Some((y.at(line.points.last()?.1), line.label.as_str()))).collect();
     labels.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut free = TOP;
-    for (at, series) in &labels {
+    for (at, label) in &labels {
         let at = at.max(free);
         free = at + LINE_HEIGHT;
-        text(WIDTH - RIGHT + 12.0, at + 4.0, "", "start", &series.label);
+        text(WIDTH - RIGHT + 12.0, at + 4.0, "", "start", label);
     }
     for (value, _) in x.ticks(count) {
         let at = x.at(value);
@@ -90,15 +120,16 @@ pub(crate) fn svg(rows: &[Row], machine: &str) -> String {
             WIDTH - RIGHT
         );
     }
-    for series in &series {
+    for (line, colour) in &series {
         let path: Vec<String> =
-            series.points.iter().map(|&(nodes, micros)| format!("{:.1},{:.1}", x.at(nodes), y.at(micros))).collect();
-        let colour = series
-            .colour
-            .map_or_else(|| "class=\"line limit\"".to_owned(), |colour| format!("class=\"line\" stroke=\"{colour}\""));
-        let _ = writeln!(svg, "  <polyline points=\"{}\" {colour}/>", path.join(" "));
-        for &(nodes, micros) in series.points.iter().filter(|_| series.colour.is_some()) {
-            let colour = series.colour.unwrap_or_default();
+            line.points.iter().map(|&(nodes, micros)| format!("{:.1},{:.1}", x.at(nodes), y.at(micros))).collect();
+        let path = path.join(" ");
+        let Some(colour) = colour else {
+            let _ = writeln!(svg, "  <polyline points=\"{path}\" class=\"line limit\"/>");
+            continue;
+        };
+        let _ = writeln!(svg, "  <polyline points=\"{path}\" class=\"line\" stroke=\"{colour}\"/>");
+        for &(nodes, micros) in &line.points {
             let _ = writeln!(
                 svg,
                 "  <circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\" fill=\"{colour}\"/>",
@@ -111,8 +142,8 @@ pub(crate) fn svg(rows: &[Row], machine: &str) -> String {
     svg
 }
 
-/// The rows by what they have in common but the number of nodes, and the bare loops by their threads.
-fn series(rows: &[Row]) -> Vec<Series> {
+/// Lines of the rows with all in common but the number of nodes, and of the bare loops by their threads.
+pub(crate) fn of_rows(rows: &[Row]) -> Vec<Series> {
     let has_several = |what: fn(&Row) -> String| rows.iter().any(|row| what(row) != what(&rows[0]));
     let differs = [
         has_several(|row| row.case.n_threads.to_string()),
@@ -138,20 +169,13 @@ fn series(rows: &[Row]) -> Vec<Series> {
         let limit = limits.entry(case.n_threads).or_default().entry(case.n_nodes).or_insert(f64::INFINITY);
         *limit = limit.min(micros(row.bare_loop));
     }
-    let mut series: Vec<Series> = lines
-        .into_iter()
-        .zip(COLOURS.iter().cycle())
-        .map(|((label, points), colour)| Series { label, colour: Some(colour), points })
-        .collect();
-    series.extend(limits.into_iter().map(|(n_threads, points)| Series {
-        label: if differs[0] { format!("bare loop, {}", counted(n_threads, "thread")) } else { "bare loop".to_owned() },
-        colour: None,
-        points: points.into_iter().map(|(n_nodes, micros)| (n_nodes as f64, micros)).collect(),
-    }));
-    for series in &mut series {
-        series.points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    }
-    series
+    let lines = lines.into_iter().map(|(label, points)| Series::new(label, false, points));
+    let limits = limits.into_iter().map(|(n_threads, points)| {
+        let label =
+            if differs[0] { format!("bare loop, {}", counted(n_threads, "thread")) } else { "bare loop".to_owned() };
+        Series::new(label, true, points.into_iter().map(|(n_nodes, micros)| (n_nodes as f64, micros)).collect())
+    });
+    lines.chain(limits).collect()
 }
 
 /// A logarithmic axis.
@@ -245,7 +269,7 @@ mod tests {
     #[test]
     fn every_shape_has_a_line_and_the_bare_loop_one_too() {
         let rows = [row(Shape::Basic, 1_000, 10), row(Shape::Basic, 100_000, 1_000), row(Shape::Spread, 1_000, 20)];
-        let svg = svg(&rows, "a <machine>");
+        let svg = svg(of_rows(&rows), "a <machine>");
         assert_eq!(svg.matches("<polyline").count(), 3, "{svg}");
         assert_eq!(svg.matches("<circle").count(), 3);
         for part in [
@@ -266,7 +290,7 @@ mod tests {
     #[test]
     fn one_point_or_none_is_no_fault() {
         for rows in [vec![], vec![row(Shape::Basic, 1_000, 10)]] {
-            let svg = svg(&rows, "");
+            let svg = svg(of_rows(&rows), "");
             assert!(svg.ends_with("</svg>\n") && !svg.contains("NaN"), "{svg}");
         }
     }

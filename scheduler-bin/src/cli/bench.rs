@@ -1,7 +1,7 @@
 //! `plimsoll bench`: how fast the engine decides, on clusters made from numbers. Contacts nothing.
 
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use benches::workload::{Shape, default_bound};
@@ -10,12 +10,14 @@ use scheduler_core::config::KubeSchedulerConfiguration;
 use scheduler_core::framework::Registry;
 
 use super::{EXIT_CODES, Failure, Output, termination};
+use crate::bench::criterion::Wanted;
 use crate::bench::memory::Footprint;
+use crate::bench::plot::Series;
 use crate::bench::shapes::{Case, Row, measure, scheduler};
 #[cfg(feature = "offline-cluster")]
 use crate::bench::workload::{ClusterOptions, ClusterTarget};
 use crate::bench::workload::{EngineTarget, Measurement, Workload, load, names, run as run_workload};
-use crate::bench::{Progress, Stop, plot, report};
+use crate::bench::{Progress, Stop, criterion, plot, report};
 use crate::counted::counted;
 use crate::output_file::OutputFile;
 
@@ -65,7 +67,7 @@ nodes in order: two runs that decide alike have the same.";
 #[derive(Args)]
 #[command(
     long_about = "Measure how fast the engine decides, on clusters made from numbers. Nothing is contacted. Several values in an option give a row each.",
-    after_help = format!("{HELP}\n\n{WORKLOADS}\n\nExamples:\n  plimsoll bench --nodes 5000\n  plimsoll bench --shape basic,spread --nodes 1000,5000,100000 --threads 1,2 -o json\n  plimsoll bench --distinct 0 --replicas 10000 --pods 10000    the replicas of one Deployment\n  plimsoll bench --shape basic,selector,spread,affinity --nodes 1000,5000,20000,100000 --plot cost.svg\n  plimsoll bench --workload SchedulingBasic/5000Nodes_10000Pods,TopologySpreading/5000Nodes_5000Pods\n  plimsoll bench --workload SchedulingBasic/5000Nodes_10000Pods --end-to-end --create-first -o json\n\n{EXIT_CODES}")
+    after_help = format!("{HELP}\n\n{WORKLOADS}\n\nExamples:\n  plimsoll bench --nodes 5000\n  plimsoll bench --shape basic,spread --nodes 1000,5000,100000 --threads 1,2 -o json\n  plimsoll bench --distinct 0 --replicas 10000 --pods 10000    the replicas of one Deployment\n  plimsoll bench --shape basic,selector,spread,affinity --nodes 1000,5000,20000,100000 --plot cost.svg\n  plimsoll bench --criterion target/criterion --shape basic,spread --threads 1 --plot cost.svg\n  plimsoll bench --workload SchedulingBasic/5000Nodes_10000Pods,TopologySpreading/5000Nodes_5000Pods\n  plimsoll bench --workload SchedulingBasic/5000Nodes_10000Pods --end-to-end --create-first -o json\n\n{EXIT_CODES}")
 )]
 pub(crate) struct Bench {
     /// What the pods ask for; all is every shape.
@@ -128,6 +130,11 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "FILE", conflicts_with = "workload")]
     plot: Option<PathBuf>,
 
+    /// Draw what Criterion measured instead of measuring: the medians of `cargo bench -p benches --bench cycle`, which are in
+    /// target/criterion. --shape and --threads choose; --distinct 1 draws pods that all differ, 0 replicas, 1,0 both.
+    #[arg(long, value_name = "DIR", requires = "plot", conflicts_with_all = ["nodes", "existing", "pods", "replicas", "sample", "seed"])]
+    criterion: Option<PathBuf>,
+
     /// Load the first cluster, write its footprint and end; the command starts itself so.
     #[arg(long, hide = true)]
     footprint: bool,
@@ -152,6 +159,10 @@ impl Bench {
         if !self.workload.is_empty() {
             return self.execute_workloads(registry.into()).await;
         }
+        if let (Some(directory), Some(path)) = (&self.criterion, &self.plot) {
+            let series = criterion::read(directory, &self.wanted()).map_err(Failure::bad_input)?;
+            return draw(path, series, "Criterion");
+        }
         let cases = self.cases()?;
         if self.footprint {
             return footprint(&cases[0], &registry);
@@ -174,12 +185,7 @@ impl Bench {
         let rows = result.map_err(|error| Failure::failed(format_args!("the measurement broke: {error}")))??;
         self.write(&rows)?;
         if let Some(path) = &self.plot {
-            OutputFile::create(path)
-                .and_then(|mut file| {
-                    file.write_all(plot::svg(&rows, &report::machine()).as_bytes())?;
-                    file.finish()
-                })
-                .map_err(|error| Failure::failed(format_args!("cannot write {}: {error}", path.display())))?;
+            draw(path, plot::of_rows(&rows), "plimsoll bench")?;
         }
         if rows.len() < cases.len() {
             return Err(Failure::failed(format_args!(
@@ -285,6 +291,21 @@ impl Bench {
         run_workload(workload, &mut target, stop, progress).await
     }
 
+    /// The names of the shapes that are asked for.
+    fn shapes(&self) -> Vec<&str> {
+        let is_all = self.shape.iter().any(|name| name == ALL_SHAPES);
+        if is_all { SHAPES.to_vec() } else { self.shape.iter().map(String::as_str).collect() }
+    }
+
+    fn wanted(&self) -> Wanted {
+        Wanted {
+            shapes: self.shapes().into_iter().map(str::to_owned).collect(),
+            threads: self.threads.iter().map(|&n| n as usize).collect(),
+            distinct: self.distinct.iter().any(|&share| share > 0.0),
+            replicas: self.distinct.contains(&0.0),
+        }
+    }
+
     fn cases(&self) -> Result<Vec<Case>, Failure> {
         let threads: Vec<usize> = if self.threads.is_empty() {
             vec![all_threads()]
@@ -292,9 +313,7 @@ impl Bench {
             self.threads.iter().map(|&n| n as usize).collect()
         };
         let mut cases = Vec::new();
-        let is_all = self.shape.iter().any(|name| name == ALL_SHAPES);
-        let names: Vec<&str> = if is_all { SHAPES.to_vec() } else { self.shape.iter().map(String::as_str).collect() };
-        for shape in names {
+        for shape in self.shapes() {
             let shape = Shape::ALL.into_iter().find(|known| known.name() == shape);
             let shape = shape.ok_or_else(|| Failure::bad_input("--shape: no such shape"))?;
             for &n_nodes in &self.nodes {
@@ -340,6 +359,17 @@ impl Bench {
         }
         out.flush()
     }
+}
+
+/// Writes the picture of `series`, whole or not at all; `by` is what measured them.
+fn draw(path: &Path, series: Vec<Series>, by: &str) -> Result<(), Failure> {
+    let svg = plot::svg(series, &format!("{by}, {}", report::machine()));
+    OutputFile::create(path)
+        .and_then(|mut file| {
+            file.write_all(svg.as_bytes())?;
+            file.finish()
+        })
+        .map_err(|error| Failure::failed(format_args!("cannot write {}: {error}", path.display())))
 }
 
 fn all_threads() -> usize {
