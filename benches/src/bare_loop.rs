@@ -35,9 +35,9 @@ impl BareLoop {
             requested_milli_cpu: vec![0; n_nodes],
             requested_memory: vec![0; n_nodes],
         };
-        for allocatable in (0..n_nodes).map(|i| node(i).allocatable) {
-            columns.allocatable_milli_cpu.push(allocatable.milli_cpu);
-            columns.allocatable_memory.push(allocatable.memory);
+        for node in (0..n_nodes).map(node) {
+            columns.allocatable_milli_cpu.push(node.allocatable.milli_cpu);
+            columns.allocatable_memory.push(node.allocatable.memory);
         }
         for j in 0..n_bound {
             let pod = bound_pod(j, n_nodes);

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use scheduler_core::config::KubeSchedulerConfiguration;
 use scheduler_core::engine::{Change, Options, Scheduler};
 use scheduler_core::model::{
-    Affinity, AffinityTerm, Container, Labels, Node, NodeSelectorTerm, Operator, Pod, PodPhase, PodResources,
-    PodTemplate, PreferredSchedulingTerm, Requirement, Resources, Selector, Service, Taint, TaintEffect, Timestamp,
-    Toleration, TolerationOperator, TopologySpreadConstraint, UnsatisfiableAction, shared_text,
+    Affinity, AffinityTerm, Container, Labels, Node, NodeSelectorTerm, NodeTemplate, Operator, Pod, PodPhase,
+    PodResources, PodTemplate, PreferredSchedulingTerm, Requirement, Resources, Selector, Service, Taint, TaintEffect,
+    Timestamp, Toleration, TolerationOperator, TopologySpreadConstraint, UnsatisfiableAction, shared_text,
 };
 
 /// Label of a node's name.
@@ -68,15 +68,18 @@ pub fn node(i: usize) -> Node {
     let name: Arc<str> = format!("node-{i:06}").into();
     let disk = shared_text(if q.is_multiple_of(2) { "ssd" } else { "hdd" });
     let taint = Taint { key: shared_text("dedicated"), value: shared_text("gpu"), effect: TaintEffect::NoSchedule };
+    let template = NodeTemplate {
+        taints: if (i + q) % 20 == 7 { [taint].into() } else { Box::default() },
+        allocatable: Resources { milli_cpu: 32_000, memory: 128 << 30, pods: 110, ..Resources::default() },
+        ..NodeTemplate::default()
+    };
     Node {
         labels: [(HOSTNAME, Arc::clone(&name)), (ZONE, shared_text(&format!("zone-{}", i % 10))), ("disktype", disk)]
             .map(|(key, value)| (shared_text(key), value))
             .into_iter()
             .collect(),
-        taints: if (i + q) % 20 == 7 { [taint].into() } else { Box::default() },
-        allocatable: Resources { milli_cpu: 32_000, memory: 128 << 30, pods: 110, ..Resources::default() },
         name,
-        ..Node::default()
+        ..template.into()
     }
 }
 

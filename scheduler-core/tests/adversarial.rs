@@ -272,7 +272,7 @@ fn run(steps: &[Step], pool: &rayon::ThreadPool) -> Result<Vec<String>, TestCase
                 }
             }
             Step::Wait(millis) => {
-                now = Timestamp(now.0 + millis * 1_000);
+                now = Timestamp::from_micros(now.as_micros() + millis * 1_000);
                 scheduler.tick(now);
             }
             Step::Delete(_) | Step::Report(..) => {}

@@ -38,7 +38,7 @@ proptest! {
         let mut lived = equivalence_support::scheduler();
         for step in 0..60 {
             for change in world.random_changes() {
-                lived.handle(change, Timestamp(step));
+                lived.handle(change, Timestamp::from_micros(step));
             }
             if step % 7 == 0 {
                 // Asks for indexes early, so that later events have to keep them.
@@ -150,7 +150,7 @@ proptest! {
         }
         let mut last = 0;
         for step in 0..80 {
-            let now = Timestamp(step);
+            let now = Timestamp::from_micros(step);
             if world.chance(if events_seldom { 12 } else { 3 }) {
                 for change in world.random_changes() {
                     twins.handle(&change, now);
@@ -197,7 +197,7 @@ proptest! {
         }
         let pool = ThreadPoolBuilder::new().num_threads(1).build().expect("one thread");
         for step in 0..12 {
-            let now = Timestamp(step);
+            let now = Timestamp::from_micros(step);
             for change in if world.chance(3) { world.random_changes() } else { Vec::new() } {
                 both.iter_mut().for_each(|scheduler| scheduler.handle(change.clone(), now));
             }

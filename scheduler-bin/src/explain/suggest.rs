@@ -276,13 +276,15 @@ impl WhatIf<'_> {
                 let is_name = **value == *node.name;
                 (Arc::clone(key), if is_name { NAME.into() } else { Arc::clone(value) })
             };
-            let shape = Node {
+            let mut shape = Node {
                 name: NAME.into(),
                 uid: NAME.into(),
-                unschedulable: false,
                 labels: node.labels.iter().map(relabel).collect(),
                 ..node.clone()
             };
+            if shape.unschedulable {
+                shape.unschedulable = false;
+            }
             let known = |other: &Node| {
                 other.allocatable == shape.allocatable && other.labels == shape.labels && other.taints == shape.taints
             };
@@ -303,7 +305,9 @@ impl WhatIf<'_> {
         };
         let labels = smallest.labels.iter().map(|(key, value)| (Arc::clone(key), Arc::clone(value)));
         let selected = pod.node_selector.iter().map(|(key, value)| (Arc::clone(key), Arc::clone(value)));
-        let made = Node { allocatable, taints: Box::default(), labels: labels.chain(selected).collect(), ..smallest };
+        let mut made = Node { labels: labels.chain(selected).collect(), ..smallest };
+        made.allocatable = allocatable;
+        made.taints = Box::default();
         for shape in shapes.into_iter().chain([made]) {
             let step = Step::AddNode(Box::new(shape.clone()));
             let examination = self.examine_with(pod, &[Different::Node(Arc::new(shape))])?;

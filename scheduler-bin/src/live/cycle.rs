@@ -218,5 +218,5 @@ impl Cycle {
 
 /// The wall clock, which the engine itself never reads.
 fn now() -> Timestamp {
-    Timestamp(jiff::Timestamp::now().as_microsecond())
+    Timestamp::from_micros(jiff::Timestamp::now().as_microsecond())
 }

@@ -49,14 +49,14 @@ impl Recording {
     /// The engine hears of an object that exists.
     pub(crate) fn applied(&mut self, at: Timestamp, object: Option<&RawValue>) {
         if let Some(object) = object {
-            self.write(format_args!(r#"{{"at":{},"applied":{}}}"#, at.0, object.get()));
+            self.write(format_args!(r#"{{"at":{},"applied":{}}}"#, at.as_micros(), object.get()));
         }
     }
 
     /// The engine hears of an object that is gone.
     pub(crate) fn deleted(&mut self, at: Timestamp, object: Option<&RawValue>) {
         if let Some(object) = object {
-            self.write(format_args!(r#"{{"at":{},"deleted":{}}}"#, at.0, object.get()));
+            self.write(format_args!(r#"{{"at":{},"deleted":{}}}"#, at.as_micros(), object.get()));
         }
     }
 
@@ -66,15 +66,18 @@ impl Recording {
             Ok(()) => Value::Null,
             Err(error) => json!({"message": error.message, "notFound": error.not_found}),
         };
-        self.write(format_args!("{}", json!({"at": at.0, "result": id.0, "error": error})));
+        self.write(format_args!("{}", json!({"at": at.as_micros(), "result": id.0, "error": error})));
     }
 
     /// Time goes on for the engine, and it may try a pod.
     pub(crate) fn turn(&mut self, at: Timestamp, tries: bool, attempt: Option<&Attempt>) {
         match attempt {
-            None => self.write(format_args!(r#"{{"at":{},"turn":{tries}}}"#, at.0)),
+            None => self.write(format_args!(r#"{{"at":{},"turn":{tries}}}"#, at.as_micros())),
             Some(attempt) => {
-                self.write(format_args!("{}", json!({"at": at.0, "turn": tries, "attempt": attempt_line(attempt)})));
+                self.write(format_args!(
+                    "{}",
+                    json!({"at": at.as_micros(), "turn": tries, "attempt": attempt_line(attempt)})
+                ));
             }
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use scheduler_core::cache::Snapshot;
-use scheduler_core::model::{Node, Pod, Resources, Timestamp};
+use scheduler_core::model::{Node, NodeTemplate, Pod, Resources, Timestamp};
 use serde::Serialize;
 
 use super::histogram::Histogram;
@@ -380,7 +380,8 @@ mod tests {
     fn world() -> Cache {
         let mut cache = Cache::new();
         for (name, milli_cpu) in [("a", 4000), ("b", 2000)] {
-            let node = Node { name: name.into(), allocatable: amounts(milli_cpu, 100), ..Node::default() };
+            let template = NodeTemplate { allocatable: amounts(milli_cpu, 100), ..NodeTemplate::default() };
+            let node = Node { name: name.into(), ..template.into() };
             cache.set_node(Arc::new(node));
         }
         cache

@@ -6,21 +6,25 @@ const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
 /// The node with `spec.unschedulable` set or cleared.
 pub(crate) fn cordoned(node: &Node, cordoned: bool) -> Node {
-    Node { unschedulable: cordoned, ..node.clone() }
+    let mut node = node.clone();
+    node.unschedulable = cordoned;
+    node
 }
 
 /// The node with the taints of one that does not answer.
 pub(crate) fn unreachable(node: &Node) -> Node {
     let taint = |effect| Taint { key: UNREACHABLE.into(), value: "".into(), effect };
-    let own = reachable(node);
-    let taints = own.taints.iter().cloned().chain([taint(TaintEffect::NoSchedule), taint(TaintEffect::NoExecute)]);
-    Node { taints: taints.collect(), ..own.clone() }
+    let mut node = reachable(node);
+    let added = [taint(TaintEffect::NoSchedule), taint(TaintEffect::NoExecute)];
+    node.taints = node.taints.iter().cloned().chain(added).collect();
+    node
 }
 
 /// The node without them.
 pub(crate) fn reachable(node: &Node) -> Node {
-    let taints = node.taints.iter().filter(|taint| &*taint.key != UNREACHABLE).cloned().collect();
-    Node { taints, ..node.clone() }
+    let mut node = node.clone();
+    node.taints = node.taints.iter().filter(|taint| &*taint.key != UNREACHABLE).cloned().collect();
+    node
 }
 
 /// Whether the node does not answer.

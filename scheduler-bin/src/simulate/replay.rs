@@ -136,7 +136,7 @@ impl Replayed {
     fn line(&mut self, number: u64, text: &str, pool: &rayon::ThreadPool, until: Option<u64>) -> Result<(), String> {
         let mut value: Value = serde_json::from_str(text).map_err(|error| format!("malformed JSON: {error}"))?;
         let at = value["at"].as_i64().ok_or_else(|| format!("at is {}, expected microseconds", value["at"]))?;
-        self.now = Timestamp(at);
+        self.now = Timestamp::from_micros(at);
         if !value["applied"].is_null() {
             self.scheduler.handle(Change::Applied(object_of(value["applied"].take())?), self.now);
         } else if !value["deleted"].is_null() {

@@ -60,7 +60,7 @@ pub(crate) fn instant_of(value: &Value) -> Result<Timestamp, String> {
     if let Value::String(text) = value
         && let Ok(at) = text.parse::<jiff::Timestamp>()
     {
-        return Ok(Timestamp(at.as_microsecond()));
+        return Ok(Timestamp::from_micros(at.as_microsecond()));
     }
     duration_of(value)
         .map(|span| Timestamp::ZERO.after(span))
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn points_are_read() {
-        assert_eq!(instant_of(&json!(1.5)), Ok(Timestamp(1_500_000)));
+        assert_eq!(instant_of(&json!(1.5)), Ok(Timestamp::from_micros(1_500_000)));
         assert_eq!(instant_of(&json!("2m")), Ok(Timestamp::from_secs(120)));
         assert_eq!(instant_of(&json!("1970-01-01T00:01:00Z")), Ok(Timestamp::from_secs(60)));
         assert!(instant_of(&json!("tomorrow")).is_err());

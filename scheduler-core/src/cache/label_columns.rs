@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::growth::lengthen;
 use crate::model::{Labels, Node};
 
 /// The values of one label key over all node slots.
@@ -186,7 +187,7 @@ impl LabelColumns {
     pub(crate) fn grow(&mut self, n_slots: usize) {
         self.n_slots = n_slots;
         for (_, column) in &mut self.columns {
-            column.values.resize(n_slots, LabelColumn::NONE);
+            lengthen(&mut column.values, n_slots, LabelColumn::NONE);
         }
     }
 

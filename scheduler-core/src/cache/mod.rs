@@ -11,6 +11,7 @@ mod counts;
 mod domain_counts;
 mod domain_sums;
 pub(crate) mod exact;
+mod growth;
 mod images;
 mod label_columns;
 mod lanes;

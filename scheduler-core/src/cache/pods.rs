@@ -8,8 +8,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::bits::{clear_bit, set_bit};
 use super::cluster_index::{ClusterIndex, fill};
+use super::growth::lengthen;
 use super::{CountKey, Inclusion, NodeIdx, Snapshot};
-use crate::model::{Labels, Node, Object, Pod};
+use crate::model::{Labels, Node, NodeTemplate, Object, Pod};
 
 /// A pod on a node that is known; found by its UID.
 #[derive(Debug, Clone)]
@@ -358,11 +359,11 @@ fn share_node_name(pod: &mut Arc<Pod>, name: &Arc<str>) {
 
 impl Snapshot {
     fn grow(&mut self, n_slots: usize) {
-        self.live.resize(n_slots / 64, 0);
-        self.unschedulable.resize(n_slots / 64, 0);
+        lengthen(&mut self.live, n_slots / 64, 0);
+        lengthen(&mut self.unschedulable, n_slots / 64, 0);
         let empty = Arc::new(Node::default());
-        self.nodes.resize(n_slots, empty);
-        self.pods.resize(n_slots, Vec::new());
+        lengthen(&mut self.nodes, n_slots, empty);
+        lengthen(&mut self.pods, n_slots, Vec::new());
         self.resources.grow(n_slots);
         self.taints.grow(n_slots);
         self.labels.grow(n_slots);
@@ -469,7 +470,8 @@ mod tests {
 
     fn node(name: &str) -> Arc<Node> {
         let allocatable = Resources { milli_cpu: 4_000, pods: 110, ..Resources::default() };
-        Arc::new(Node { name: name.into(), allocatable, ..Node::default() })
+        let template = NodeTemplate { allocatable, ..NodeTemplate::default() };
+        Arc::new(Node { name: name.into(), ..template.into() })
     }
 
     fn pod(uid: &str) -> Pod {

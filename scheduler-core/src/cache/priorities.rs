@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::growth::lengthen;
 use crate::model::Pod;
 
 /// For each node slot the lowest priority of the pods there, and how many have it.
@@ -36,7 +37,7 @@ impl LowestPriorities {
     }
 
     pub(crate) fn grow(&mut self, n_slots: usize) {
-        self.of_slots.resize(n_slots, Lowest::OF_NONE);
+        lengthen(&mut self.of_slots, n_slots, Lowest::OF_NONE);
     }
 
     pub(crate) fn add_pod(&mut self, slot: usize, pod: &Pod) {

@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::bits::{clear_bit, put_bit, set_bit};
 use super::exact;
+use super::growth::lengthen;
 use crate::model::{Pod, Resources};
 
 /// A resource that some node offers or some pod asked for; an index of its columns.
@@ -196,15 +197,15 @@ impl ResourceColumns {
         self.n_slots = n_slots;
         let n_words = n_slots.div_ceil(64);
         for pair in &mut self.pairs {
-            pair.allocatable.resize(n_slots, 0);
-            pair.requested.resize(n_slots, 0);
-            pair.irregular.resize(n_words, u64::MAX);
+            lengthen(&mut pair.allocatable, n_slots, 0);
+            lengthen(&mut pair.requested, n_slots, 0);
+            lengthen(&mut pair.irregular, n_words, u64::MAX);
         }
         for non_zero in [&mut self.non_zero_milli_cpu, &mut self.non_zero_memory] {
-            non_zero.of_slots.resize(n_slots, 0);
-            non_zero.irregular.resize(n_words, u64::MAX);
+            lengthen(&mut non_zero.of_slots, n_slots, 0);
+            lengthen(&mut non_zero.irregular, n_words, u64::MAX);
         }
-        self.has_pod_room.resize(n_words, 0);
+        lengthen(&mut self.has_pod_room, n_words, 0);
     }
 
     fn intern(&mut self, name: &Arc<str>) -> ResourceId {

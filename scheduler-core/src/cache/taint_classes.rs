@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::growth::lengthen;
 use crate::model::Taint;
 
 #[derive(Debug, Clone)]
@@ -46,7 +47,7 @@ impl TaintClasses {
     }
 
     pub(crate) fn grow(&mut self, n_slots: usize) {
-        self.of_slot.resize(n_slots, 0);
+        lengthen(&mut self.of_slot, n_slots, 0);
     }
 
     pub(crate) fn set(&mut self, slot: usize, taints: &[Taint]) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::wire::{Map, Text};
 use super::{ConvertError, labels, resource_list, shared, text, texts, wire};
-use crate::model::{ContainerImage, Node, Resources, Taint, TaintEffect};
+use crate::model::{ContainerImage, Node, NodeTemplate, Resources, Taint, TaintEffect};
 
 impl TryFrom<wire::Node<'_>> for Node {
     type Error = ConvertError;
@@ -19,10 +19,7 @@ impl TryFrom<wire::Node<'_>> for Node {
         // One of the values is the name, as a rule.
         let value = |value: &Text<'_>| if **value == *name { Arc::clone(&name) } else { shared(value) };
         let labels_of = meta.labels.iter().flat_map(Map::iter);
-        Ok(Self {
-            labels: labels_of.map(|(key, of)| (shared(key), value(of))).collect(),
-            uid: text(meta.uid.as_ref()),
-            annotations: labels(meta.annotations.as_ref()),
+        let template = NodeTemplate {
             unschedulable: spec.and_then(|spec| spec.unschedulable).unwrap_or(false),
             taints: spec
                 .and_then(|spec| spec.taints.as_ref())
@@ -37,6 +34,18 @@ impl TryFrom<wire::Node<'_>> for Node {
                 })
                 .collect(),
             allocatable: Resources::from_list(&allocatable),
+            conditions: status
+                .and_then(|status| status.conditions.as_ref())
+                .into_iter()
+                .flatten()
+                .map(|condition| (shared(&condition.type_), shared(&condition.status)))
+                .collect(),
+            declared_features: texts(status.and_then(|status| status.declared_features.as_ref())),
+        };
+        Ok(Self {
+            labels: labels_of.map(|(key, of)| (shared(key), value(of))).collect(),
+            uid: text(meta.uid.as_ref()),
+            annotations: labels(meta.annotations.as_ref()),
             images: status
                 .and_then(|status| status.images.as_ref())
                 .into_iter()
@@ -46,14 +55,8 @@ impl TryFrom<wire::Node<'_>> for Node {
                     size_bytes: image.size_bytes.unwrap_or(0),
                 })
                 .collect(),
-            conditions: status
-                .and_then(|status| status.conditions.as_ref())
-                .into_iter()
-                .flatten()
-                .map(|condition| (shared(&condition.type_), shared(&condition.status)))
-                .collect(),
-            declared_features: texts(status.and_then(|status| status.declared_features.as_ref())),
             name,
+            template: template.into(),
         })
     }
 }

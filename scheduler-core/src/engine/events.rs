@@ -11,11 +11,7 @@ use crate::queue::pod_update_actions;
 impl Scheduler {
     /// Hears of a change. Pods that it may help become ready to be tried.
     pub fn handle(&mut self, change: Change, now: Timestamp) {
-        let change = match change {
-            Change::Applied(Object::Pod(pod)) => Change::Applied(Object::Pod(self.templates.share(pod))),
-            other => other,
-        };
-        match change {
+        match self.with_shared_template(change) {
             Change::Applied(Object::Pod(pod)) if pod.is_terminal() => self.pod_gone(&pod, now),
             Change::Applied(Object::Pod(pod)) if pod.node_name.is_some() => self.assigned_pod_applied(pod, now),
             Change::Applied(Object::Pod(pod)) => self.unassigned_pod_applied(pod, now),
@@ -33,6 +29,24 @@ impl Scheduler {
                 }
             }
         }
+    }
+
+    /// The change with the template of an earlier object, if an equal one is known.
+    fn with_shared_template(&mut self, mut change: Change) -> Change {
+        match &mut change {
+            Change::Applied(Object::Pod(pod)) => {
+                if let Some(known) = self.pod_templates.known(&pod.template) {
+                    Arc::make_mut(pod).template = known;
+                }
+            }
+            Change::Applied(Object::Node(node)) => {
+                if let Some(known) = self.node_templates.known(&node.template) {
+                    Arc::make_mut(node).template = known;
+                }
+            }
+            _ => {}
+        }
+        change
     }
 
     fn object_changed(&mut self, old: Option<Object>, new: Option<Object>, action: ActionType, now: Timestamp) {

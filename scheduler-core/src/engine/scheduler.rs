@@ -15,7 +15,7 @@ use crate::cache::{Cache, Objects};
 use crate::config::KubeSchedulerConfiguration;
 use crate::config::error::ConfigError;
 use crate::framework::{ClusterView, Effect, EffectId, EffectKind, Extender, Profile, Registry, WaitingPods};
-use crate::model::{ObjectRef, Pod, Timestamp};
+use crate::model::{NodeTemplate, ObjectRef, Pod, PodTemplate, Timestamp};
 use crate::queue::{EventMap, ProfileRules, QueueOptions, SchedulingQueue};
 
 /// A kube-scheduler without a clock and without a network.
@@ -71,7 +71,8 @@ pub struct Scheduler {
     pub(super) last_required: Option<Arc<Pod>>,
     pub(super) scratch: Scratch,
     pub(super) batches: Batches,
-    pub(super) templates: Templates,
+    pub(super) pod_templates: Templates<PodTemplate>,
+    pub(super) node_templates: Templates<NodeTemplate>,
     pub(super) start_index: usize,
     pub(super) n_cycles: u64,
     pub(super) seed: u64,
@@ -148,7 +149,8 @@ impl Scheduler {
             last_required: None,
             scratch: Scratch::default(),
             batches: Batches::default(),
-            templates: Templates::default(),
+            pod_templates: Templates::default(),
+            node_templates: Templates::default(),
             start_index: 0,
             n_cycles: 0,
             seed: options.seed,

@@ -1,48 +1,54 @@
-//! What pods have in common, once: each was parsed with a template of its own.
+//! What objects have in common, once: each was parsed with a template of its own.
 
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use crate::model::{Pod, PodTemplate};
-
-/// Templates of pods, by hash. Of two different ones with one hash the later is known: the other is only not shared.
-#[derive(Debug, Default)]
-pub(super) struct Templates {
-    by_hash: FxHashMap<u64, Arc<PodTemplate>>,
-    /// That of the last pod. Replicas often follow each other, and two templates are compared faster than one is hashed.
-    last: Option<Arc<PodTemplate>>,
+/// Templates of pods or of nodes, by hash. Of two different ones with one hash the later is known: the other is only not
+/// shared.
+#[derive(Debug)]
+pub(super) struct Templates<T> {
+    by_hash: FxHashMap<u64, Arc<T>>,
+    /// That of the last object. Replicas often follow each other, and two templates are compared faster than one is hashed.
+    last: Option<Arc<T>>,
     /// So many were in use when the others were dropped.
     n_used: usize,
+}
+
+impl<T> Default for Templates<T> {
+    fn default() -> Self {
+        Self { by_hash: FxHashMap::default(), last: None, n_used: 0 }
+    }
 }
 
 /// Up to so many are kept, used or not.
 const N_SPARE: usize = 1_024;
 
-impl Templates {
-    /// The pod with the template of an earlier one, if there is an equal one.
-    pub(super) fn share(&mut self, mut pod: Arc<Pod>) -> Arc<Pod> {
+impl<T: Eq + Hash> Templates<T> {
+    /// The template of an earlier object that this one is equal to and not the same as, if there is one.
+    pub(super) fn known(&mut self, template: &Arc<T>) -> Option<Arc<T>> {
         if let Some(last) = &self.last {
-            if Arc::ptr_eq(last, &pod.template) {
-                return pod;
+            if Arc::ptr_eq(last, template) {
+                return None;
             }
-            if *last == pod.template {
-                Arc::make_mut(&mut pod).template = Arc::clone(last);
-                return pod;
+            if last == template {
+                return Some(Arc::clone(last));
             }
         }
-        let known = self.by_hash.entry(FxBuildHasher.hash_one(&*pod.template));
-        let known = known.or_insert_with(|| Arc::clone(&pod.template));
-        if Arc::ptr_eq(known, &pod.template) {
+        let known = self.by_hash.entry(FxBuildHasher.hash_one(&**template));
+        let known = known.or_insert_with(|| Arc::clone(template));
+        let is_equal = known == template;
+        if !is_equal {
+            *known = Arc::clone(template);
+        }
+        let known = Arc::clone(known);
+        self.last = Some(Arc::clone(&known));
+        if Arc::ptr_eq(&known, template) {
             self.drop_unused();
-        } else if *known == pod.template {
-            Arc::make_mut(&mut pod).template = Arc::clone(known);
-        } else {
-            *known = Arc::clone(&pod.template);
+            return None;
         }
-        self.last = Some(Arc::clone(&pod.template));
-        pod
+        Some(known)
     }
 
     fn drop_unused(&mut self) {
@@ -57,27 +63,28 @@ impl Templates {
 mod tests {
     use super::*;
 
-    fn pod(name: &str, priority: i32) -> Arc<Pod> {
-        let template = PodTemplate { priority, ..PodTemplate::default() };
-        Arc::new(Pod { name: name.into(), ..template.into() })
+    fn shared(templates: &mut Templates<String>, template: &str) -> Arc<String> {
+        let template = Arc::new(template.to_owned());
+        templates.known(&template).unwrap_or(template)
     }
 
     #[test]
     fn equal_templates_become_one_and_others_stay() {
         let mut templates = Templates::default();
-        let [a, b, c] = [pod("a", 1), pod("b", 1), pod("c", 2)].map(|pod| templates.share(pod));
-        assert!(Arc::ptr_eq(&a.template, &b.template));
-        assert_eq!((&*b.name, b.priority, c.priority), ("b", 1, 2));
+        let [a, b, c, d] = ["one", "one", "two", "one"].map(|template| shared(&mut templates, template));
+        assert!(Arc::ptr_eq(&a, &b) && Arc::ptr_eq(&a, &d));
+        assert_eq!(*c, "two");
+        assert_eq!(templates.known(&d), None, "it is the same one already");
     }
 
     #[test]
-    fn templates_of_pods_that_are_gone_are_dropped() {
+    fn templates_of_objects_that_are_gone_are_dropped() {
         let mut templates = Templates::default();
-        let kept = templates.share(pod("kept", -1));
-        for priority in 0..10_000 {
-            templates.share(pod("short", priority));
+        let kept = shared(&mut templates, "kept");
+        for n in 0..10_000 {
+            shared(&mut templates, &n.to_string());
         }
         assert!(templates.by_hash.len() <= 2 * N_SPARE, "{}", templates.by_hash.len());
-        assert!(Arc::ptr_eq(&kept.template, &templates.share(pod("late", -1)).template));
+        assert!(Arc::ptr_eq(&kept, &shared(&mut templates, "kept")));
     }
 }

@@ -144,7 +144,7 @@ mod tests {
     fn waiting(pending: &[(&'static str, i64)]) -> WaitingPods {
         let mut pods = WaitingPods::default();
         let pod = Pod { uid: "u".into(), ..Pod::default() };
-        let pending = pending.iter().map(|&(plugin, until)| (plugin, Timestamp(until))).collect();
+        let pending = pending.iter().map(|&(plugin, until)| (plugin, Timestamp::from_micros(until))).collect();
         pods.insert(Arc::new(pod), "n".into(), pending);
         pods
     }
@@ -153,17 +153,17 @@ mod tests {
     fn a_pod_waits_for_every_plugin() {
         let mut pods = waiting(&[("A", 10), ("B", 20)]);
         pods.allow("u", "A");
-        assert!(pods.take_finished(Timestamp(0)).is_empty());
+        assert!(pods.take_finished(Timestamp::from_micros(0)).is_empty());
         pods.allow("u", "B");
-        assert_eq!(pods.take_finished(Timestamp(0)), [("u".into(), WaitOutcome::Allowed)]);
+        assert_eq!(pods.take_finished(Timestamp::from_micros(0)), [("u".into(), WaitOutcome::Allowed)]);
         assert!(pods.is_empty());
     }
 
     #[test]
     fn the_earliest_deadline_rejects() {
         let mut pods = waiting(&[("A", 10), ("B", 5)]);
-        assert_eq!(pods.next_deadline(), Some(Timestamp(5)));
-        let finished = pods.take_finished(Timestamp(5));
+        assert_eq!(pods.next_deadline(), Some(Timestamp::from_micros(5)));
+        let finished = pods.take_finished(Timestamp::from_micros(5));
         assert!(matches!(&finished[..], [(_, WaitOutcome::Rejected { plugin: "B", reasons })]
             if reasons == &["rejected due to timeout after waiting for plugin \"B\""]));
     }
@@ -172,14 +172,14 @@ mod tests {
     fn who_is_gone_or_waits_anew_is_not_finished() {
         let mut pods = waiting(&[("A", 10)]);
         assert!(pods.reject("u", "A", "no") && pods.remove("u"));
-        assert!(pods.take_finished(Timestamp(99)).is_empty());
+        assert!(pods.take_finished(Timestamp::from_micros(99)).is_empty());
         let pod = Arc::new(Pod { uid: "u".into(), ..Pod::default() });
         for until in [10, 30] {
-            pods.insert(Arc::clone(&pod), "n".into(), [("A", Timestamp(until))].into());
+            pods.insert(Arc::clone(&pod), "n".into(), [("A", Timestamp::from_micros(until))].into());
         }
-        assert!(pods.take_finished(Timestamp(20)).is_empty());
-        assert_eq!(pods.next_deadline(), Some(Timestamp(30)));
-        assert_eq!(pods.take_finished(Timestamp(30)).len(), 1);
+        assert!(pods.take_finished(Timestamp::from_micros(20)).is_empty());
+        assert_eq!(pods.next_deadline(), Some(Timestamp::from_micros(30)));
+        assert_eq!(pods.take_finished(Timestamp::from_micros(30)).len(), 1);
         assert_eq!((pods.next_deadline(), pods.len()), (None, 0));
     }
 
@@ -189,6 +189,9 @@ mod tests {
         assert!(pods.reject("u", "A", "no"));
         pods.allow("u", "A");
         assert!(!pods.reject("other", "A", "no"));
-        assert!(matches!(&pods.take_finished(Timestamp(0))[..], [(_, WaitOutcome::Rejected { plugin: "A", .. })]));
+        assert!(matches!(
+            &pods.take_finished(Timestamp::from_micros(0))[..],
+            [(_, WaitOutcome::Rejected { plugin: "A", .. })]
+        ));
     }
 }

@@ -24,7 +24,7 @@ mod workload;
 pub use affinity::{Affinity, AffinityTerm, TopologySpreadConstraint, UnsatisfiableAction, WeightedAffinityTerm};
 pub use csi_migration::{ANNOTATION_MIGRATED_PLUGINS, is_translatable, migrated_driver};
 pub use labels::Labels;
-pub use node::{ContainerImage, Node};
+pub use node::{ContainerImage, Node, NodeTemplate};
 pub use object::{Object, ObjectKind, ObjectRef};
 pub use pod::{Pod, PodPhase, ScheduledCondition};
 pub use pod_template::{Container, HostPort, OwnerReference, PodResources, PodTemplate, PreemptionPolicy};

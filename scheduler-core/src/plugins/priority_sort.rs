@@ -27,7 +27,7 @@ impl QueueSortPlugin for PrioritySort {
     /// The priority, counted down from the highest, above the time, counted up from the earliest.
     fn rank(&self, entity: &QueuedEntity) -> Option<u128> {
         let priority = !(entity.pod.priority.cast_unsigned() ^ (1 << 31));
-        let time = entity.timestamp.0.cast_unsigned() ^ (1 << 63);
+        let time = entity.timestamp.as_micros().cast_unsigned() ^ (1 << 63);
         Some(u128::from(priority) << 64 | u128::from(time))
     }
 }
@@ -42,7 +42,10 @@ mod tests {
     use crate::model::{PodTemplate, Timestamp};
 
     fn entity(priority: i32, at: i64) -> QueuedEntity {
-        QueuedEntity::new(Arc::new(PodTemplate { priority, ..PodTemplate::default() }.into()), Timestamp(at))
+        QueuedEntity::new(
+            Arc::new(PodTemplate { priority, ..PodTemplate::default() }.into()),
+            Timestamp::from_micros(at),
+        )
     }
 
     proptest! {

@@ -45,11 +45,11 @@ impl Backoff {
 
 /// When an entity with this expiration leaves the back-off queue.
 pub(super) fn release_time(expiration: Timestamp) -> Timestamp {
-    Timestamp(expiration.0.saturating_add(ORDERING_WINDOW_MICROS))
+    Timestamp::from_micros(expiration.as_micros().saturating_add(ORDERING_WINDOW_MICROS))
 }
 
 fn align_to_window(time: Timestamp) -> Timestamp {
-    Timestamp(time.0.div_euclid(ORDERING_WINDOW_MICROS).saturating_mul(ORDERING_WINDOW_MICROS))
+    Timestamp::from_micros(time.as_micros().div_euclid(ORDERING_WINDOW_MICROS).saturating_mul(ORDERING_WINDOW_MICROS))
 }
 
 #[cfg(test)]

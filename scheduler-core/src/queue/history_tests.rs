@@ -117,7 +117,7 @@ fn run(ops: &[Op]) -> Result<(Vec<String>, SchedulingQueue), TestCaseError> {
                 queue.nominate(&pod(&uid.to_string(), 0), &nominated);
             }
             Op::Wait { millis } => {
-                now = Timestamp(now.0 + millis * 1_000);
+                now = Timestamp::from_micros(now.as_micros() + millis * 1_000);
                 queue.tick(now, rules);
                 prop_assert!(queue.next_wakeup().is_none_or(|wakeup| wakeup > now), "nothing is overdue after a tick");
             }

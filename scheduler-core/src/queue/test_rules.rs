@@ -43,7 +43,7 @@ impl QueueRules for TestRules {
 
     /// Half of the pods have a rank, so that it must agree with the order.
     fn rank(&self, entity: &QueuedEntity) -> Option<u128> {
-        let time = u128::try_from(entity.timestamp.0).ok()?;
+        let time = u128::try_from(entity.timestamp.as_micros()).ok()?;
         let priority = u128::try_from(1_000 - entity.pod.priority).ok()?;
         entity.pod.uid.len().is_multiple_of(2).then_some(priority << 64 | time)
     }

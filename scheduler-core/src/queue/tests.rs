@@ -108,7 +108,7 @@ fn an_error_serves_its_back_off_of_1_2_4_8_10_10_seconds() {
         // It is released when the second is over in which the back-off ends.
         let release = at(now + wait + 1);
         assert_eq!(queue.next_wakeup(), Some(release));
-        assert_eq!(pop(&mut queue, Timestamp(release.0 - 1)), None);
+        assert_eq!(pop(&mut queue, Timestamp::from_micros(release.as_micros() - 1)), None);
         queue.tick(release, RULES);
         assert_eq!(queue.place("a"), Some(Place::Active));
         now += wait + 1;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use scheduler_core::engine::Change;
 use scheduler_core::model::{
     Affinity, AffinityTerm, Container, ContainerImage, HostPort, Labels, Namespace, Node, NodeSelector,
-    NodeSelectorTerm, Object, Operator, Pod, PodPhase, PodResources, PodTemplate, PreferredSchedulingTerm, Requirement,
-    Resources, Selector, Service, Taint, TaintEffect, Timestamp, Toleration, TolerationOperator,
-    TopologySpreadConstraint, UnsatisfiableAction, WeightedAffinityTerm,
+    NodeSelectorTerm, NodeTemplate, Object, Operator, Pod, PodPhase, PodResources, PodTemplate,
+    PreferredSchedulingTerm, Requirement, Resources, Selector, Service, Taint, TaintEffect, Timestamp, Toleration,
+    TolerationOperator, TopologySpreadConstraint, UnsatisfiableAction, WeightedAffinityTerm,
 };
 
 pub(crate) struct World {
@@ -181,8 +181,8 @@ impl World {
             labels.push((KEYS[2], self.pick(&["ssd", "hdd"]).to_owned()));
         }
         let image = |name: &str| ContainerImage { names: [name.into()].into(), size_bytes: 400 << 20 };
-        Node {
-            labels: labels.into_iter().collect(),
+        let labels = labels.into_iter().collect();
+        let template = NodeTemplate {
             unschedulable: self.chance(9),
             taints: if self.chance(4) { [self.random_taint()].into() } else { Box::default() },
             allocatable: Resources {
@@ -192,10 +192,10 @@ impl World {
                 scalars: if self.chance(3) { vec![("example.com/gpu".into(), 2)] } else { Vec::new() },
                 ..Resources::default()
             },
-            images: if self.chance(3) { [image("a:1"), image("b:latest")].into() } else { Box::default() },
-            name,
-            ..Node::default()
-        }
+            ..NodeTemplate::default()
+        };
+        let images = if self.chance(3) { [image("a:1"), image("b:latest")].into() } else { Box::default() };
+        Node { name, labels, images, ..template.into() }
     }
 
     fn random_affinity(&mut self, namespace: &Arc<str>) -> Affinity {

@@ -59,7 +59,7 @@ impl EngineTarget {
     }
 
     fn now(&self) -> Timestamp {
-        Timestamp(i64::try_from(self.started.elapsed().as_micros()).unwrap_or(i64::MAX))
+        Timestamp::from_micros(i64::try_from(self.started.elapsed().as_micros()).unwrap_or(i64::MAX))
     }
 
     /// The pod with a new version, as the watch would show it.

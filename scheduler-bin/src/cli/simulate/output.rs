@@ -149,7 +149,7 @@ impl Decisions {
     pub(super) fn tell(&mut self, at: Timestamp, told: &Told<'_>) {
         self.draw(told);
         let Some((file, _)) = &mut self.file else { return };
-        let seconds = at.0 as f64 / 1e6;
+        let seconds = at.as_micros() as f64 / 1e6;
         let line = match told {
             Told::Bound { pod, node, waited } => json!({
                 "run": self.run, "at": seconds, "decision": "bound", "namespace": &*pod.namespace, "pod": &*pod.name, "node": node,

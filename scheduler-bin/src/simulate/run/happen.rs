@@ -158,7 +158,7 @@ impl Run<'_> {
                     let _ = self.delete(name);
                 }
             }
-            let minutes = self.now.0 / 60_000_000;
+            let minutes = self.now.as_micros() / 60_000_000;
             let name = Name {
                 kind: "Job".to_owned(),
                 name: format!("{}-{minutes}", workload.name.name),

@@ -214,7 +214,7 @@ impl<'a> Run<'a> {
             }
             self.settle()?;
         }
-        let end = self.manner.until.map_or(Timestamp(i64::MAX), |until| first.after(until));
+        let end = self.manner.until.map_or(Timestamp::MAX, |until| first.after(until));
         // A CronJob has no end of its own: it runs as long as anything else is to come, or until `end`.
         loop {
             let next = match script.peek() {

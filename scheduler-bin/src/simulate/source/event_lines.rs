@@ -52,14 +52,7 @@ pub(crate) fn open(path: &Path, admission: Admission) -> Result<Script<'static>,
     if head["apiVersion"] != API_VERSION {
         return Err(InputError::at(&file, 1, format_args!("apiVersion is {}, {wanted}", head["apiVersion"])));
     }
-    Ok(Box::new(Events {
-        lines,
-        admission,
-        last: Timestamp(i64::MIN),
-        dates: None,
-        more: VecDeque::new(),
-        ended: false,
-    }))
+    Ok(Box::new(Events { lines, admission, last: Timestamp::MIN, dates: None, more: VecDeque::new(), ended: false }))
 }
 
 struct Events {
@@ -326,7 +319,10 @@ mod tests {
             r#"{"at":"2h","delete":{"kind":"Node","name":"n"}}"#,
         ];
         let events = read(&format!("{HEAD}{}\n", lines.join("\n"))).expect("well formed");
-        assert_eq!(events.iter().map(|event| event.at.0 / 1_000_000).collect::<Vec<_>>(), [0, 5, 5, 600, 3600, 7200]);
+        assert_eq!(
+            events.iter().map(|event| event.at.as_micros() / 1_000_000).collect::<Vec<_>>(),
+            [0, 5, 5, 600, 3600, 7200]
+        );
         let Happening::Pod(pod, leaves) = &events[2].what else { panic!("a pod") };
         assert_eq!((&*pod.name, *leaves), ("a-1", Leaves::After(Duration::from_secs(90))));
         assert_eq!(pod.resources.requests.milli_cpu, 1000);

@@ -83,7 +83,7 @@ impl Recording {
         let nanos = nanos.ok_or_else(|| {
             format!("durationNanosecond is {}, expected a number of 0 or more", patch["durationNanosecond"])
         })?;
-        let at = Timestamp(nanos / 1000);
+        let at = Timestamp::from_micros(nanos / 1000);
         let resource = patch["resource"]["resource"].as_str().unwrap_or_default();
         let Some((_, kind)) = KINDS.iter().find(|(known, _)| *known == resource) else { return Ok(()) };
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -176,7 +176,7 @@ method: delete
     #[test]
     fn a_recording_is_read() {
         let script = read(RECORDING).expect("well formed");
-        assert_eq!(script.iter().map(|timed| timed.at.0 / 1_000_000).collect::<Vec<_>>(), [0, 2, 9, 10]);
+        assert_eq!(script.iter().map(|timed| timed.at.as_micros() / 1_000_000).collect::<Vec<_>>(), [0, 2, 9, 10]);
         assert!(matches!(&script[2].what, Happening::Pod(pod, _) if pod.is_terminal()), "it ends");
         assert!(matches!(&script[3].what, Happening::Delete(name) if name.to_string() == "Node n1"));
     }

@@ -17,7 +17,7 @@ use crate::simulate::script::{Happening, InputError, Name, Script, Timed};
 pub(crate) fn open(path: &Path, mut admission: Admission) -> Result<Script<'static>, InputError> {
     let lines = Lines::open(path)?;
     let file = std::sync::Arc::clone(lines.file());
-    let mut last = Timestamp(i64::MIN);
+    let mut last = Timestamp::MIN;
     let mut ended = false;
     Ok(Box::new(lines.filter_map(move |line| {
         if ended {
@@ -41,7 +41,7 @@ fn record(text: &str, last: &mut Timestamp, admission: &mut Admission) -> Result
     let time = value["time"].as_str().unwrap_or_default();
     let at: jiff::Timestamp = time.parse().map_err(|_| format!("time is {}, expected RFC 3339", value["time"]))?;
     // Informers of several kinds write at once: a little disorder is their nature.
-    *last = (*last).max(Timestamp(at.as_microsecond()));
+    *last = (*last).max(Timestamp::from_micros(at.as_microsecond()));
     let event = value["event"].as_str().unwrap_or_default().to_owned();
     let mut resource = value["resource"].take();
     match event.as_str() {

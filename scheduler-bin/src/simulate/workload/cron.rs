@@ -59,7 +59,7 @@ impl Schedule {
 
     /// The first run after `now`; `None` if there is none for years.
     pub(crate) fn next(&self, now: Timestamp) -> Option<Timestamp> {
-        let start = Instant::from_microsecond(now.0).ok()?.to_zoned(TimeZone::UTC).datetime();
+        let start = Instant::from_microsecond(now.as_micros()).ok()?.to_zoned(TimeZone::UTC).datetime();
         let mut at = start.with().second(0).subsec_nanosecond(0).build().ok()?.checked_add(1.minute()).ok()?;
         let end = at.checked_add(HORIZON_DAYS.days()).ok()?;
         while at < end {
@@ -69,7 +69,7 @@ impl Schedule {
                 at = at.with().minute(0).build().ok()?.checked_add(1.hour()).ok()?;
             } else if has(self.minutes, i64::from(at.minute())) {
                 let instant = at.to_zoned(TimeZone::UTC).ok()?.timestamp();
-                return Some(Timestamp(instant.as_microsecond()));
+                return Some(Timestamp::from_micros(instant.as_microsecond()));
             } else {
                 at = at.checked_add(1.minute()).ok()?;
             }
@@ -122,8 +122,8 @@ mod tests {
 
     fn next(schedule: &str, now: &str) -> Option<String> {
         let now: Instant = now.parse().expect("RFC 3339");
-        let next = Schedule::parse(schedule).expect("a schedule").next(Timestamp(now.as_microsecond()))?;
-        Some(Instant::from_microsecond(next.0).expect("in range").to_string())
+        let next = Schedule::parse(schedule).expect("a schedule").next(Timestamp::from_micros(now.as_microsecond()))?;
+        Some(Instant::from_microsecond(next.as_micros()).expect("in range").to_string())
     }
 
     #[test]

@@ -171,7 +171,7 @@ impl<'de> Deserialize<'de> for Time {
             Some(seconds) => Ok(Self(Timestamp::from_secs(seconds))),
             None => {
                 let time: jiff::Timestamp = text.parse().map_err(D::Error::custom)?;
-                Ok(Self(Timestamp(time.as_microsecond())))
+                Ok(Self(Timestamp::from_micros(time.as_microsecond())))
             }
         }
     }
@@ -222,7 +222,7 @@ mod tests {
             ("\"1969-12-31T23:59:59Z\"", -1_000_000),
         ] {
             let Time(time) = serde_json::from_str(text).expect("a time");
-            assert_eq!(time, Timestamp(micros), "{text}");
+            assert_eq!(time, Timestamp::from_micros(micros), "{text}");
         }
         for text in ["\"\"", "\"2026-13-01T00:00:00Z\"", "\"yesterday\""] {
             assert!(serde_json::from_str::<Time>(text).is_err(), "{text}");

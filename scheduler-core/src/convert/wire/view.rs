@@ -83,7 +83,7 @@ impl<'a> View<'a, Quantity> for Text<'a> {
 
 impl View<'_, v1::Time> for Time {
     fn view(object: &v1::Time) -> Self {
-        Self(Timestamp(object.0.as_microsecond()))
+        Self(Timestamp::from_micros(object.0.as_microsecond()))
     }
 }
 

@@ -8,7 +8,7 @@ use super::{DryRuns, Preemptor};
 use crate::cache::{Cache, Objects};
 use crate::config::KubeSchedulerConfiguration;
 use crate::framework::{Cycle, CycleState, FilterStates, Filters, Profile, Rejected, RejectedNode};
-use crate::model::{HostPort, Node, Pod, PodResources, PodTemplate, Resources, Timestamp};
+use crate::model::{HostPort, Node, NodeTemplate, Pod, PodResources, PodTemplate, Resources, Timestamp};
 
 fn default_profile() -> Profile {
     let registry = crate::plugins::registry();
@@ -74,7 +74,8 @@ proptest! {
         for (n, (milli_cpu, memory, pods, sketches)) in nodes.into_iter().enumerate() {
             let name: Arc<str> = format!("n{n}").into();
             let allocatable = Resources { milli_cpu, memory, pods, ..Resources::default() };
-            cache.set_node(Arc::new(Node { name: Arc::clone(&name), allocatable, ..Node::default() }));
+            let template = NodeTemplate { allocatable, ..NodeTemplate::default() };
+            cache.set_node(Arc::new(Node { name: Arc::clone(&name), ..template.into() }));
             for (p, (priority, milli_cpu, memory, port)) in sketches.into_iter().enumerate() {
                 let pod = pod(format!("{n}-{p}"), priority, milli_cpu, memory, port);
                 cache.set_pod(Arc::new(Pod { node_name: Some(Arc::clone(&name)), ..pod }));

@@ -46,7 +46,7 @@ mod tests {
     use crate::model::{Pod, PodTemplate, Timestamp};
     use crate::plugins::default_preemption::Candidate;
 
-    const NOW: Timestamp = Timestamp(1_000_000_000);
+    const NOW: Timestamp = Timestamp::from_micros(1_000_000_000);
 
     fn pod(priority: i32, started: Option<i64>) -> Arc<Pod> {
         let template = PodTemplate { priority, ..PodTemplate::default() };
@@ -62,7 +62,8 @@ mod tests {
     fn importance_is_priority_then_age_and_unstarted_is_youngest() {
         let mut pods = [pod(1, None), pod(1, Some(5)), pod(2, Some(9)), pod(1, Some(3)), pod(-1, Some(0))];
         pods.sort_by(|a, b| by_importance(a, b, NOW));
-        let order: Vec<_> = pods.iter().map(|pod| (pod.priority, pod.start_time.map(|t| t.0 / 1_000_000))).collect();
+        let order: Vec<_> =
+            pods.iter().map(|pod| (pod.priority, pod.start_time.map(|t| t.as_micros() / 1_000_000))).collect();
         assert_eq!(order, [(2, Some(9)), (1, Some(3)), (1, Some(5)), (1, None), (-1, Some(0))]);
     }
 

@@ -15,7 +15,7 @@ use crate::framework::{
     PreEnqueueStatus, Profile, QueueSortPlugin, QueuedEntity, Reason, Registry, Rejected, RejectedNode, Result,
 };
 use crate::model::{
-    Labels, Node, Pod, PodDisruptionBudget, PodTemplate, PreemptionPolicy, Resources, Selector, Timestamp,
+    Labels, Node, NodeTemplate, Pod, PodDisruptionBudget, PodTemplate, PreemptionPolicy, Resources, Selector, Timestamp,
 };
 use crate::queue::Nominator;
 
@@ -100,7 +100,8 @@ impl World {
         let mut cache = Cache::new();
         for (name, pods) in nodes {
             let allocatable = Resources { pods: i64::try_from(pods.len()).unwrap(), ..Resources::default() };
-            cache.set_node(Arc::new(Node { name: (*name).into(), allocatable, ..Node::default() }));
+            let template = NodeTemplate { allocatable, ..NodeTemplate::default() };
+            cache.set_node(Arc::new(Node { name: (*name).into(), ..template.into() }));
             for pod in *pods {
                 cache.set_pod(Arc::new(Pod { node_name: Some((*name).into()), ..pod.clone() }));
             }
