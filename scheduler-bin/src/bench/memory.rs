@@ -1,5 +1,6 @@
 //! How much memory the engine takes: counted by the allocator with the feature `count-allocations`, otherwise the growth
-//! of a fresh process. A process that freed memory before would reuse it, and the growth would say too little.
+//! of a fresh process's anonymous memory. A process that freed memory before would reuse it, and the growth would say too
+//! little; one whose allocator keeps free pages for a second, as it does otherwise, would say too much.
 
 use std::process::Command;
 
@@ -8,6 +9,9 @@ use scheduler_core::engine::Scheduler;
 use serde::{Deserialize, Serialize};
 
 use super::shapes::Case;
+
+/// Milliseconds after which mimalloc gives free pages back to the system.
+const PURGE_DELAY: &str = "MIMALLOC_PURGE_DELAY";
 
 /// Growth below this is lost among the pages of the allocator.
 const LEAST_GROWTH: u64 = 4 << 20;
@@ -45,6 +49,7 @@ impl Footprint {
         let output = Command::new(std::env::current_exe().ok()?)
             .args(["bench", "--footprint", "--shape", Shape::Basic.name()])
             .args(["--nodes", &case.n_nodes.to_string(), "--existing", &case.n_existing.to_string()])
+            .env(PURGE_DELAY, "0")
             .output()
             .ok()?;
         serde_json::from_slice(&output.stdout).ok()
@@ -57,7 +62,7 @@ fn share(growth: u64, n: usize) -> Option<u64> {
 
 /// Where [`Footprint`]s come from.
 pub(crate) fn source() -> &'static str {
-    if is_counted() { "allocator" } else { "resident set size" }
+    if is_counted() { "allocator" } else { "resident anonymous memory" }
 }
 
 #[cfg(feature = "count-allocations")]
@@ -101,10 +106,10 @@ fn in_use() -> Option<u64> {
     counted::in_use().or_else(resident)
 }
 
-/// The process's resident set size in bytes; Linux only.
+/// The process's resident memory in bytes without files, such as the program itself; Linux only.
 fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
     let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
     Some(kibibytes * 1024)
 }
