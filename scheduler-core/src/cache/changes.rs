@@ -7,10 +7,19 @@ use super::NodeIdx;
 /// So many changes are remembered. Who was away for longer starts afresh.
 const MAX_REMEMBERED: usize = 1 << 16;
 
+/// One change of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodeChange {
+    /// The node, which may be gone.
+    pub node: NodeIdx,
+    /// Whether pods came to it or left it, and its object stayed the same.
+    pub of_pods: bool,
+}
+
 /// The latest changes of nodes and of the pods on them, one entry for each event.
 #[derive(Debug, Clone, Default)]
 pub struct ChangeLog {
-    nodes: VecDeque<NodeIdx>,
+    changes: VecDeque<NodeChange>,
     /// How many were forgotten.
     n_forgotten: u64,
 }
@@ -19,22 +28,31 @@ impl ChangeLog {
     /// How many changes there were, ever.
     #[must_use]
     pub fn n_changes(&self) -> u64 {
-        self.n_forgotten + self.nodes.len() as u64
+        self.n_forgotten + self.changes.len() as u64
     }
 
-    /// The nodes that changed after the first `n_known` changes, oldest first and as often as they did; `None` if that is
-    /// no longer remembered.
-    pub fn since(&self, n_known: u64) -> Option<impl ExactSizeIterator<Item = NodeIdx> + '_> {
+    /// What changed after the first `n_known` changes, oldest first; `None` if that is no longer remembered.
+    pub fn since(&self, n_known: u64) -> Option<impl ExactSizeIterator<Item = NodeChange> + '_> {
         let first = usize::try_from(n_known.checked_sub(self.n_forgotten)?).ok()?;
-        (first <= self.nodes.len()).then(|| self.nodes.range(first..).copied())
+        (first <= self.changes.len()).then(|| self.changes.range(first..).copied())
     }
 
+    /// The node came, changed or went.
     pub(crate) fn note(&mut self, node: NodeIdx) {
-        if self.nodes.len() == MAX_REMEMBERED {
-            self.nodes.pop_front();
+        self.push(NodeChange { node, of_pods: false });
+    }
+
+    /// A pod came to the node or left it.
+    pub(crate) fn note_pod(&mut self, node: NodeIdx) {
+        self.push(NodeChange { node, of_pods: true });
+    }
+
+    fn push(&mut self, change: NodeChange) {
+        if self.changes.len() == MAX_REMEMBERED {
+            self.changes.pop_front();
             self.n_forgotten += 1;
         }
-        self.nodes.push_back(node);
+        self.changes.push_back(change);
     }
 }
 
@@ -49,8 +67,9 @@ mod tests {
         log.note(node(3));
         let known = log.n_changes();
         log.note(node(4));
-        log.note(node(4));
-        assert_eq!(log.since(known).expect("remembered").collect::<Vec<_>>(), [node(4), node(4)]);
+        log.note_pod(node(4));
+        let changes = [false, true].map(|of_pods| NodeChange { node: node(4), of_pods });
+        assert_eq!(log.since(known).expect("remembered").collect::<Vec<_>>(), changes);
         assert_eq!(log.since(log.n_changes()).expect("remembered").len(), 0);
         for _ in 0..MAX_REMEMBERED {
             log.note(node(5));

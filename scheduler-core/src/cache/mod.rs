@@ -31,7 +31,7 @@ mod view;
 
 pub(crate) use bits::{clear_bit, ones, set_bit};
 pub use candidates::{Candidates, IdSet, WordMask};
-pub use changes::ChangeLog;
+pub use changes::{ChangeLog, NodeChange};
 pub use cluster_index::ClusterIndex;
 pub use counts::{CountIdx, CountKey, DomainIdx, PodCounts};
 pub use domain_counts::{DomainCounts, Inclusion};

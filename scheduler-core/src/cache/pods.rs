@@ -10,7 +10,7 @@ use super::bits::{clear_bit, set_bit};
 use super::cluster_index::{ClusterIndex, fill};
 use super::growth::lengthen;
 use super::{CountKey, Inclusion, NodeIdx, Snapshot};
-use crate::model::{Labels, Node, NodeTemplate, Object, Pod};
+use crate::model::{Labels, Node, Object, Pod};
 
 /// A pod on a node that is known; found by its UID.
 #[derive(Debug, Clone)]
@@ -378,7 +378,7 @@ impl Snapshot {
         self.terms.add_pod(&self.labels, idx, &pod);
         self.kept.each(|index| index.pod_added(idx, &pod));
         self.pods[idx.slot()].push(pod);
-        self.changes.note(idx);
+        self.changes.note_pod(idx);
     }
 
     fn displace(&mut self, idx: NodeIdx, uid: &str) {
@@ -392,7 +392,7 @@ impl Snapshot {
         self.counts.remove_pod(&self.labels, idx, &pod);
         self.terms.remove_pod(&self.labels, idx, &pod);
         self.kept.each(|index| index.pod_removed(idx, &pod));
-        self.changes.note(idx);
+        self.changes.note_pod(idx);
     }
 }
 
@@ -466,7 +466,7 @@ impl Indexes<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{PodPhase, Resources};
+    use crate::model::{NodeTemplate, PodPhase, Resources};
 
     fn node(name: &str) -> Arc<Node> {
         let allocatable = Resources { milli_cpu: 4_000, pods: 110, ..Resources::default() };

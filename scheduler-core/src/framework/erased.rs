@@ -107,6 +107,8 @@ pub trait DynFilter: Send + Sync {
     fn require(&self, pod: &Pod, objects: &Objects, indexes: &mut Indexes<'_>);
     /// [`super::Plugin::sign`].
     fn sign(&self, cycle: Cycle<'_>, shared: &CycleState, signature: &mut Signature) -> Sharing;
+    /// [`super::Plugin::looks_at_pods`].
+    fn looks_at_pods(&self) -> bool;
     /// [`super::Plugin::reuse`].
     fn reuse(&self, cycle: Cycle<'_>, shared: &CycleState) -> Reuse;
     /// [`super::Plugin::classify`].
@@ -175,6 +177,10 @@ impl<P: FilterPlugin> DynFilter for P {
 
     fn sign(&self, cycle: Cycle<'_>, shared: &CycleState, signature: &mut Signature) -> Sharing {
         super::Plugin::sign(self, cycle, shared, signature)
+    }
+
+    fn looks_at_pods(&self) -> bool {
+        super::Plugin::looks_at_pods(self)
     }
 
     fn reuse(&self, cycle: Cycle<'_>, shared: &CycleState) -> Reuse {
@@ -324,6 +330,8 @@ pub trait DynScore: Send + Sync {
     fn require(&self, pod: &Pod, objects: &Objects, indexes: &mut Indexes<'_>);
     /// [`super::Plugin::sign`].
     fn sign(&self, cycle: Cycle<'_>, shared: &CycleState, signature: &mut Signature) -> Sharing;
+    /// [`super::Plugin::looks_at_pods`].
+    fn looks_at_pods(&self) -> bool;
     /// [`super::Plugin::reuse`].
     fn reuse(&self, cycle: Cycle<'_>, shared: &CycleState) -> Reuse;
     /// [`super::Plugin::classify`].
@@ -414,6 +422,10 @@ impl<P: ScorePlugin> DynScore for P {
 
     fn sign(&self, cycle: Cycle<'_>, shared: &CycleState, signature: &mut Signature) -> Sharing {
         super::Plugin::sign(self, cycle, shared, signature)
+    }
+
+    fn looks_at_pods(&self) -> bool {
+        super::Plugin::looks_at_pods(self)
     }
 
     fn reuse(&self, cycle: Cycle<'_>, shared: &CycleState) -> Reuse {

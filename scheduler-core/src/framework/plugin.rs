@@ -42,6 +42,12 @@ pub trait Plugin: Send + Sync + 'static {
         Sharing::Never
     }
 
+    /// Whether what Filter and Score say of a node may change when pods come to it or leave it. Only speed: `true` is always
+    /// right. `false` promises that they look at the node's object alone, and at what the plugin signs.
+    fn looks_at_pods(&self) -> bool {
+        true
+    }
+
     /// How much of what the plugin said for this pod holds for its replicas. When something does, PreFilter of a replica
     /// finds in the shared state what was left for the pod before. Only speed: [`Reuse::Nothing`] is always right.
     /// Called after PreFilter and `sign`.

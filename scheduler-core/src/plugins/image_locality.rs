@@ -38,6 +38,10 @@ impl Plugin for ImageLocality {
         Sharing::ByNode
     }
 
+    fn looks_at_pods(&self) -> bool {
+        false
+    }
+
     fn reuse(&self, _: Cycle<'_>, _: &CycleState) -> Reuse {
         Reuse::Everything
     }

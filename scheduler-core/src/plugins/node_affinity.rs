@@ -103,6 +103,10 @@ impl Plugin for NodeAffinity {
         Sharing::ByNode
     }
 
+    fn looks_at_pods(&self) -> bool {
+        false
+    }
+
     fn reuse(&self, _: Cycle<'_>, _: &CycleState) -> Reuse {
         Reuse::Everything
     }

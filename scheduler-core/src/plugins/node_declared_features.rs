@@ -28,6 +28,10 @@ impl Plugin for NodeDeclaredFeatures {
         Sharing::ByNode
     }
 
+    fn looks_at_pods(&self) -> bool {
+        false
+    }
+
     fn reuse(&self, _: Cycle<'_>, _: &CycleState) -> Reuse {
         Reuse::Everything
     }

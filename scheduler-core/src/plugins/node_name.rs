@@ -27,6 +27,10 @@ impl Plugin for NodeName {
         Sharing::ByNode
     }
 
+    fn looks_at_pods(&self) -> bool {
+        false
+    }
+
     fn reuse(&self, _: Cycle<'_>, _: &CycleState) -> Reuse {
         Reuse::Everything
     }

@@ -35,6 +35,10 @@ impl Plugin for NodeUnschedulable {
         Sharing::ByNode
     }
 
+    fn looks_at_pods(&self) -> bool {
+        false
+    }
+
     fn reuse(&self, _: Cycle<'_>, _: &CycleState) -> Reuse {
         Reuse::Everything
     }

@@ -228,6 +228,12 @@ impl Groups {
         self.of_slot.len()
     }
 
+    /// The key of the node's group; `None` if the pod does not fit it.
+    pub(super) fn key_of(&self, node: NodeIdx) -> Option<&Key> {
+        let group = self.of_slot[node.slot()];
+        (group != Self::NONE).then(|| &self.groups[usize::from(group)].key)
+    }
+
     /// Says anew what one node is: nothing if it is not feasible, or its group's key and its rest. All must be
     /// [settled](Self::settle).
     pub(super) fn set_node(&mut self, node: NodeIdx, row: Option<(&[i64], i32)>) -> Result<(), TooManyGroups> {

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::groups::{Groups, Key, TooManyGroups};
-use crate::cache::{Candidates, NodeIdx};
+use crate::cache::{Candidates, NodeChange, NodeIdx};
 use crate::engine::algorithm::Algorithm;
 use crate::framework::{
     CycleState, FilterSlot, FilterStates, MAX_NODE_SCORE, PluginError, Result, ScoreStates, Sharing,
@@ -29,10 +29,14 @@ pub(super) struct Parts {
     idle: SmallVec<[bool; 32]>,
     /// Filters that share by node.
     filters: SmallVec<[usize; 16]>,
+    /// Those of them that look at pods.
+    filters_of_pods: SmallVec<[usize; 16]>,
     /// Scores that share by node and do not normalise: their weighted sum is the rest.
     plain: SmallVec<[usize; 8]>,
     /// Scores that share by node and normalise: raw, they are the first part of the key.
     pub(super) normalizing: SmallVec<[usize; 8]>,
+    /// Which of them look at pods.
+    normalizing_looks_at_pods: SmallVec<[bool; 8]>,
     /// Plugins that share by class: their classes are the second part of the key.
     filter_classes: SmallVec<[usize; 4]>,
     score_classes: SmallVec<[usize; 4]>,
@@ -68,7 +72,7 @@ impl Parts {
         }
         let idle_scores = &idle[filter_states.slots.len()..];
         let by_node = |at: &usize| sharings.scores[*at] == Sharing::ByNode && !idle_scores[*at];
-        let (normalizing, plain) =
+        let (normalizing, plain): (SmallVec<[usize; 8]>, SmallVec<[usize; 8]>) =
             profile.score_order.iter().copied().filter(by_node).partition(|at| profile.scores[*at].plugin.normalizes());
         let filters = profile.filter_order.iter().copied().filter(|at| !filter_states.slots[*at].is_skipped());
         let scores_by_class =
@@ -79,8 +83,15 @@ impl Parts {
         };
         let mut score_classes = classes(&sharings.scores);
         score_classes.retain(|at| profile.score_twins[*at].is_none());
+        let filters_by_node = filters.clone().filter(|at| sharings.filters[*at] == Sharing::ByNode);
+        let of_pods = |at: &usize| profile.filters[*at].plugin.looks_at_pods();
         *self = Self {
-            filters: filters.clone().filter(|at| sharings.filters[*at] == Sharing::ByNode).collect(),
+            filters_of_pods: filters_by_node.clone().filter(of_pods).collect(),
+            filters: filters_by_node.collect(),
+            normalizing_looks_at_pods: normalizing
+                .iter()
+                .map(|&at: &usize| profile.scores[at].plugin.looks_at_pods())
+                .collect(),
             filters_by_class: filters.filter(|at| sharings.filters[*at] == Sharing::ByClass).collect(),
             pre_scores_by_class: scores_by_class(&profile.pre_score_order),
             scores_by_class: scores_by_class(&profile.score_order),
@@ -116,12 +127,16 @@ impl Refresh<'_> {
     }
 
     /// Computes the nodes that changed, many of one word of slots together.
-    pub(super) fn only(&self, groups: &mut Groups, mut changed: impl ExactSizeIterator<Item = NodeIdx>) -> Result<()> {
+    pub(super) fn only(
+        &self,
+        groups: &mut Groups,
+        mut changed: impl ExactSizeIterator<Item = NodeChange>,
+    ) -> Result<()> {
         if changed.len() > 1 {
-            return self.several(groups, changed);
+            return self.several(groups, changed.map(|change| change.node));
         }
         // Most often a replica came to it.
-        changed.next().map_or(Ok(()), |node| self.one(groups, node))
+        changed.next().map_or(Ok(()), |change| self.one(groups, change))
     }
 
     #[cold]
@@ -136,27 +151,29 @@ impl Refresh<'_> {
         }
         groups.settle();
         for slot in by_word().filter(|of_word| of_word.len() <= FEW_NODES).flatten() {
-            self.one(groups, NodeIdx::from_slot(*slot))?;
+            self.one(groups, NodeChange { node: NodeIdx::from_slot(*slot), of_pods: false })?;
         }
         Ok(())
     }
 
     /// Computes one node.
-    fn one(&self, groups: &mut Groups, node: NodeIdx) -> Result<()> {
+    fn one(&self, groups: &mut Groups, NodeChange { node, of_pods }: NodeChange) -> Result<()> {
         let mut key = Key::new();
-        let rest = self.row(node, &mut key)?;
+        let known = if of_pods { groups.key_of(node) } else { None };
+        let rest = self.row(node, known, &mut key)?;
         groups.set_node(node, rest.map(|rest| (&key[..], rest))).map_err(too_many)
     }
 
-    /// The rest of one node, and the key of its group; `None` if it is not feasible.
-    fn row(&self, node: NodeIdx, key: &mut Key) -> Result<Option<i32>> {
+    /// The rest of one node, and the key of its group; `None` if it is not feasible. With the key that it had, if it was
+    /// feasible and only its pods changed: whoever does not look at pods is not asked again.
+    fn row(&self, node: NodeIdx, known: Option<&Key>, key: &mut Key) -> Result<Option<i32>> {
         let Algorithm { profile, cycle, .. } = *self.algorithm;
         let parts = self.parts;
         if cycle.snapshot.live()[node.slot() / 64] >> (node.slot() % 64) & 1 == 0 {
             return Ok(None);
         }
         let view = cycle.snapshot.view(node);
-        for &at in &parts.filters {
+        for &at in if known.is_some() { &parts.filters_of_pods } else { &parts.filters } {
             if !profile.filters[at].plugin.filter(self.filter_states, at, cycle, view)?.is_success() {
                 return Ok(None);
             }
@@ -166,8 +183,12 @@ impl Refresh<'_> {
         for &at in &parts.plain {
             rest += profile.scores[at].weight.unwrap_or(1) * in_range(score(at)?)?;
         }
-        for &at in &parts.normalizing {
-            key.push(score(at)?);
+        for (part, (&at, &looks_at_pods)) in parts.normalizing.iter().zip(&parts.normalizing_looks_at_pods).enumerate()
+        {
+            key.push(match known {
+                Some(known) if !looks_at_pods => known[part],
+                _ => score(at)?,
+            });
         }
         let mut class = [0];
         for &at in &parts.filter_classes {
