@@ -139,6 +139,7 @@ impl Cache {
         let slot = idx.slot();
         let snapshot = &mut self.snapshot;
         let node = std::mem::take(&mut snapshot.nodes[slot]);
+        snapshot.names[slot] = Arc::default();
         snapshot.images.remove_node(idx, &node);
         snapshot.counts.exclude_node(&snapshot.labels, idx);
         snapshot.n_nodes -= 1;
@@ -162,7 +163,7 @@ impl Cache {
 
     /// [`assume`](Self::assume) on a node that is known by its index.
     pub(crate) fn assume_on(&mut self, pod: Arc<Pod>, node: NodeIdx) -> Result<(), CacheError> {
-        let node_name = Arc::clone(&self.snapshot.node(node).name);
+        let node_name = Arc::clone(self.snapshot.name(node));
         self.assume_at(pod, node_name, Some(node))
     }
 
@@ -203,7 +204,7 @@ impl Cache {
         self.remove(&pod.uid);
         match self.snapshot.find(&node_name) {
             Some(node) => {
-                share_node_name(pod, &self.snapshot.node(node).name);
+                share_node_name(pod, self.snapshot.name(node));
                 self.place(Arc::clone(pod), node, false);
             }
             None => self.set_aside(Arc::clone(pod), node_name, false),
@@ -224,7 +225,7 @@ impl Cache {
             return false;
         }
         let (idx, known) = (placed.node, &placed.pod);
-        let name = &self.snapshot.node(idx).name;
+        let name = self.snapshot.name(idx);
         if pod.node_name.as_ref() != Some(name) || !known.differs_by_binding_at_most(pod) {
             return false;
         }
@@ -254,7 +255,7 @@ impl Cache {
     #[must_use]
     pub fn pod(&self, uid: &str) -> Option<(&Arc<Pod>, &Arc<str>)> {
         if let Some(placed) = self.pods.get(uid) {
-            return Some((&placed.pod, &self.snapshot.node(placed.node).name));
+            return Some((&placed.pod, self.snapshot.name(placed.node)));
         }
         self.orphan(uid).map(|(orphan, node)| (&orphan.pod, node))
     }
@@ -333,6 +334,7 @@ impl Cache {
             clear_bit(&mut snapshot.unschedulable, slot);
         }
         snapshot.kept.each(|index| index.node_changed(idx, Some(&node)));
+        snapshot.names[slot] = Arc::clone(&node.name);
         snapshot.nodes[slot] = node;
         snapshot.changes.note(idx);
     }
@@ -362,6 +364,7 @@ impl Snapshot {
         lengthen(&mut self.live, n_slots / 64, 0);
         lengthen(&mut self.unschedulable, n_slots / 64, 0);
         let empty = Arc::new(Node::default());
+        lengthen(&mut self.names, n_slots, Arc::clone(&empty.name));
         lengthen(&mut self.nodes, n_slots, empty);
         lengthen(&mut self.pods, n_slots, Vec::new());
         self.resources.grow(n_slots);

@@ -44,6 +44,8 @@ pub struct Snapshot {
     pub(crate) n_nodes: usize,
     pub(crate) index: FxHashMap<Arc<str>, NodeIdx>,
     pub(crate) nodes: Vec<Arc<Node>>,
+    /// The names of the nodes once more: every binding needs one, and nothing else of its node's object.
+    pub(crate) names: Vec<Arc<str>>,
     pub(crate) pods: Vec<Vec<Arc<Pod>>>,
     pub(crate) resources: ResourceColumns,
     pub(crate) taints: TaintClasses,
@@ -101,6 +103,12 @@ impl Snapshot {
     #[must_use]
     pub fn node(&self, node: NodeIdx) -> &Node {
         &self.nodes[node.slot()]
+    }
+
+    /// Name of one node.
+    #[must_use]
+    pub fn name(&self, node: NodeIdx) -> &Arc<str> {
+        &self.names[node.slot()]
     }
 
     /// Pods on one node, assumed ones included.

@@ -36,7 +36,7 @@ impl<'a> NodeView<'a> {
     /// The node's name.
     #[must_use]
     pub fn name(&self) -> &'a Arc<str> {
-        &self.node().name
+        self.snapshot.name(self.idx)
     }
 
     /// The node's labels.

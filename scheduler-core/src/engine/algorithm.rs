@@ -214,7 +214,7 @@ impl Algorithm<'_> {
                 super::NodeVerdict::Feasible
             } else if let Some((status, reasons)) = found.rejected_by_extenders.get(&node) {
                 super::NodeVerdict::Rejected { plugin: "", status: *status, reasons: reasons.clone() }
-            } else if restriction.is_some_and(|restriction| !restriction.nodes.contains(&snapshot.node(node).name)) {
+            } else if restriction.is_some_and(|restriction| !restriction.nodes.contains(snapshot.name(node))) {
                 super::NodeVerdict::NotEvaluated
             } else {
                 match self.filters.filter_with_nominated(states, self.cycle, snapshot.view(node))? {
@@ -225,7 +225,7 @@ impl Algorithm<'_> {
                     None => super::NodeVerdict::NotEvaluated,
                 }
             };
-            record.nodes.push(Arc::clone(&snapshot.node(node).name));
+            record.nodes.push(Arc::clone(snapshot.name(node)));
             record.verdicts.push(verdict);
         }
         Ok(())

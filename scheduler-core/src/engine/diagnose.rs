@@ -85,7 +85,7 @@ impl Algorithm<'_> {
 
     /// The contract of [`crate::framework::FilterPlugin`] is broken: chunk and node methods differ.
     fn inconsistent(&self, node: NodeIdx) -> PluginError {
-        let name = &self.cycle.snapshot.node(node).name;
+        let name = self.cycle.snapshot.name(node);
         PluginError::new(format!("node {name:?} was rejected by a plugin's filter_chunk, but by no plugin's filter"))
     }
 }

@@ -173,8 +173,7 @@ impl Algorithm<'_> {
             if !extender.is_interested(self.cycle.pod) {
                 continue;
             }
-            let names: Vec<Arc<str>> =
-                scratch.feasible.iter().map(|node| Arc::clone(&snapshot.node(*node).name)).collect();
+            let names: Vec<Arc<str>> = scratch.feasible.iter().map(|node| Arc::clone(snapshot.name(*node))).collect();
             let result = match extender.filter(self.cycle.pod, &names) {
                 Ok(result) => result,
                 Err(_) if extender.is_ignorable() => continue,

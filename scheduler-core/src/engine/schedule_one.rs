@@ -146,7 +146,7 @@ impl Scheduler {
         shared: CycleState,
         (now, seed): (Timestamp, u64),
     ) -> Outcome {
-        let node_name = Arc::clone(&self.cache.snapshot().node(decision.node).name);
+        let node_name = Arc::clone(self.cache.snapshot().name(decision.node));
         if let Err(error) = self.cache.assume_on(Arc::clone(&entity.pod), decision.node) {
             return self.fail(profile, entity, Failure::error(error.to_string()), now);
         }

@@ -139,8 +139,7 @@ impl Algorithm<'_> {
             if !extender.is_interested(self.cycle.pod) {
                 continue;
             }
-            let names: Vec<Arc<str>> =
-                scratch.feasible.iter().map(|node| Arc::clone(&snapshot.node(*node).name)).collect();
+            let names: Vec<Arc<str>> = scratch.feasible.iter().map(|node| Arc::clone(snapshot.name(*node))).collect();
             for (name, score) in extender.prioritize(self.cycle.pod, &names).unwrap_or_default() {
                 let node = snapshot.find(&name).and_then(|node| scratch.feasible.binary_search(&node).ok());
                 if let Some(at) = node {
