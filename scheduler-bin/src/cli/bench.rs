@@ -15,7 +15,7 @@ use crate::bench::memory::Footprint;
 use crate::bench::plot::Series;
 use crate::bench::shapes::{Case, Row, measure, scheduler};
 #[cfg(feature = "offline-cluster")]
-use crate::bench::workload::{ClusterOptions, ClusterTarget};
+use crate::bench::workload::{ClusterOptions, ClusterTarget, SchedulerCommand};
 use crate::bench::workload::{EngineTarget, Measurement, Workload, load, names, run as run_workload};
 use crate::bench::{Progress, Stop, criterion, plot, report};
 use crate::counted::counted;
@@ -35,7 +35,8 @@ a second at most; the time runs from the creation of the measured pods to the la
 CI expects of kube-scheduler. CPU/POD is processor time of the whole process, which other work on the machine moves least.
 -o json is scheduler_perf's result format (dataItems), with one item more for that (ProcessCPUPerPod).
 Without --end-to-end there is the engine alone: bindings, patches and evictions are done at once, and objects are converted
-beforehand. With it, an offline API server in this process and a scheduler talk over HTTPS, events on. Feature gates of a file
+beforehand. With it, an offline API server in this process and a scheduler talk over HTTPS, events on. With --scheduler that
+is another program, seen by a watch of the pods; CPU/POD does not count it. Feature gates of a file
 mean nothing here. Every node is scored unless --sample says otherwise; kube-scheduler's default is --sample 0.";
 
 const HELP: &str = "\
@@ -67,7 +68,7 @@ nodes in order: two runs that decide alike have the same.";
 #[derive(Args)]
 #[command(
     long_about = "Measure how fast the engine decides, on clusters made from numbers. Nothing is contacted. Several values in an option give a row each.",
-    after_help = format!("{HELP}\n\n{WORKLOADS}\n\nExamples:\n  plimsoll bench --nodes 5000\n  plimsoll bench --shape basic,spread --nodes 1000,5000,100000 --threads 1,2 -o json\n  plimsoll bench --distinct 0 --replicas 10000 --pods 10000    the replicas of one Deployment\n  plimsoll bench --shape basic,selector,spread,affinity --nodes 1000,5000,20000,100000 --plot cost.svg\n  plimsoll bench --criterion target/criterion --shape basic,spread --threads 1 --plot cost.svg\n  plimsoll bench --workload SchedulingBasic/5000Nodes_10000Pods,TopologySpreading/5000Nodes_5000Pods\n  plimsoll bench --workload SchedulingBasic/5000Nodes_10000Pods --end-to-end --create-first -o json\n\n{EXIT_CODES}")
+    after_help = format!("{HELP}\n\n{WORKLOADS}\n\nExamples:\n  plimsoll bench --nodes 5000\n  plimsoll bench --shape basic,spread --nodes 1000,5000,100000 --threads 1,2 -o json\n  plimsoll bench --distinct 0 --replicas 10000 --pods 10000    the replicas of one Deployment\n  plimsoll bench --shape basic,selector,spread,affinity --nodes 1000,5000,20000,100000 --plot cost.svg\n  plimsoll bench --criterion target/criterion --shape basic,spread --threads 1 --plot cost.svg\n  plimsoll bench --workload SchedulingBasic/5000Nodes_10000Pods,TopologySpreading/5000Nodes_5000Pods\n  plimsoll bench --workload SchedulingBasic/5000Nodes_10000Pods --end-to-end --create-first -o json\n  plimsoll bench --workload SchedulingBasic/5000Nodes_10000Pods --end-to-end --create-first \\\n    --scheduler 'kube-scheduler --kubeconfig={{kubeconfig}} --leader-elect=false --secure-port=0 --authentication-skip-lookup\n    --kube-api-content-type=application/json --kube-api-qps=5000 --kube-api-burst=5000'\n\n{EXIT_CODES}")
 )]
 pub(crate) struct Bench {
     /// What the pods ask for; all is every shape.
@@ -121,6 +122,12 @@ pub(crate) struct Bench {
     /// Create measured pods before the scheduler starts, and measure from its start.
     #[arg(long, requires = "end_to_end")]
     create_first: bool,
+
+    /// Let another program schedule, such as the real kube-scheduler, against the same API server. Words are split at blanks;
+    /// {kubeconfig} is replaced. What it writes is shown only if it ends.
+    #[cfg(feature = "offline-cluster")]
+    #[arg(long, value_name = "COMMAND", requires = "end_to_end", conflicts_with_all = ["threads", "sample", "seed"], value_parser = SchedulerCommand::parse)]
+    scheduler: Option<SchedulerCommand>,
 
     /// How the result is written.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
@@ -280,7 +287,8 @@ impl Bench {
         }
         #[cfg(feature = "offline-cluster")]
         if self.end_to_end && !self.engine {
-            let options = ClusterOptions { configuration, seed: self.seed, create_first: self.create_first };
+            let (seed, create_first, command) = (self.seed, self.create_first, self.scheduler.clone());
+            let options = ClusterOptions { configuration, seed, create_first, command };
             let mut target = ClusterTarget::start(Arc::clone(registry), options).await?;
             let result = run_workload(workload, &mut target, stop, progress).await;
             target.shutdown().await;

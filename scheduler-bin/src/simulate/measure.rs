@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use scheduler_core::cache::Snapshot;
-use scheduler_core::model::{Node, NodeTemplate, Pod, Resources, Timestamp};
+use scheduler_core::model::{Node, Pod, Resources, Timestamp};
 use serde::Serialize;
 
 use super::histogram::Histogram;
@@ -372,6 +372,7 @@ fn share(part: i64, whole: i64) -> f64 {
 mod tests {
     use super::*;
     use scheduler_core::cache::Cache;
+    use scheduler_core::model::NodeTemplate;
 
     fn amounts(milli_cpu: i64, memory: i64) -> Resources {
         Resources { milli_cpu, memory, pods: 110, ..Resources::default() }

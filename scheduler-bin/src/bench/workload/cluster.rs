@@ -1,5 +1,5 @@
-//! A workload end to end: the offline cluster's API server in this process, and the live scheduler against it, over HTTPS.
-//! Neither controllers nor kubelets run, as in upstream's benchmark. Events are written.
+//! A workload end to end: the offline cluster's API server in this process, and the live scheduler, or another program,
+//! against it, over HTTPS. Neither controllers nor kubelets run, as in upstream's benchmark. Events are written.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use cluster_stub::cluster::{Cluster, ClusterOptions as StubOptions};
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use futures::future::Either;
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 use http::{Method, Request};
 use scheduler_core::config::KubeSchedulerConfiguration;
 use scheduler_core::engine::Outcome;
@@ -16,6 +17,7 @@ use scheduler_transport::Sender;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
+use super::outside::{OutsideScheduler, SchedulerCommand};
 use super::pods::complete;
 use super::run::{Happening, Target, Turn};
 use crate::bench::cpu::Moment;
@@ -32,6 +34,16 @@ pub(crate) struct ClusterOptions {
     pub(crate) seed: u64,
     /// Whether measured pods are there before the scheduler starts.
     pub(crate) create_first: bool,
+    /// The scheduler, if it is another program.
+    pub(crate) command: Option<SchedulerCommand>,
+}
+
+/// What schedules.
+enum RunningScheduler {
+    /// The live scheduler of this process, while it runs.
+    Own(Option<LiveScheduler>),
+    /// Another program.
+    Outside(OutsideScheduler),
 }
 
 /// The cluster, its scheduler, and a sender of the workload's objects.
@@ -40,15 +52,17 @@ pub(crate) struct ClusterTarget {
     sender: Sender,
     registry: Arc<Registry>,
     options: ClusterOptions,
-    scheduler: Option<LiveScheduler>,
+    scheduler: RunningScheduler,
     observer: Observer,
     happened: mpsc::UnboundedReceiver<News>,
     last_message: Option<String>,
 }
 
 /// What the observer tells.
-enum News {
+pub(super) enum News {
+    /// To a pod.
     Happened(Happening),
+    /// Why a pod was not scheduled.
     Unscheduled(String),
 }
 
@@ -74,16 +88,28 @@ impl ClusterTarget {
         })
         .await
         .map_err(|error| error.to_string())?;
-        let sender = connect::from_text(&cluster.kubeconfig()).await.map_err(|error| error.to_string())?.sender;
+        let connect::Connection { sender, client, .. } =
+            connect::from_text(&cluster.kubeconfig()).await.map_err(|error| error.to_string())?;
         let (news, happened) = mpsc::unbounded_channel();
+        let scheduler = match &options.command {
+            None => RunningScheduler::Own(None),
+            Some(command) => {
+                let news = news.clone();
+                let tell = move |what| {
+                    // Nobody listens only when the workload has ended.
+                    let _ = news.send(what);
+                };
+                let outside = OutsideScheduler::new(command.clone(), &cluster.kubeconfig(), client, tell);
+                RunningScheduler::Outside(outside?)
+            }
+        };
         let observer: Observer = Arc::new(move |what| {
             tell(&what, |what| {
                 // Nobody listens only when the workload has ended.
                 let _ = news.send(what);
             });
         });
-        let mut target =
-            Self { cluster, sender, registry, options, scheduler: None, observer, happened, last_message: None };
+        let mut target = Self { cluster, sender, registry, options, scheduler, observer, happened, last_message: None };
         target.start_scheduler().await?;
         Ok(target)
     }
@@ -95,6 +121,10 @@ impl ClusterTarget {
     }
 
     async fn start_scheduler(&mut self) -> Result<(), String> {
+        let own = match &mut self.scheduler {
+            RunningScheduler::Own(own) => own,
+            RunningScheduler::Outside(outside) => return outside.start(),
+        };
         let kubeconfig = self.cluster.kubeconfig();
         let connection = connect::from_text(&kubeconfig).await.map_err(|error| error.to_string())?;
         let options = Options {
@@ -107,13 +137,18 @@ impl ClusterTarget {
             record_decisions: false,
         };
         let scheduler = LiveScheduler::start(connection, &self.registry, options).await;
-        self.scheduler = Some(scheduler.map_err(|error| error.to_string())?);
+        *own = Some(scheduler.map_err(|error| error.to_string())?);
         Ok(())
     }
 
     async fn stop_scheduler(&mut self) {
-        if let Some(scheduler) = self.scheduler.take() {
-            scheduler.shutdown().await;
+        match &mut self.scheduler {
+            RunningScheduler::Own(own) => {
+                if let Some(scheduler) = own.take() {
+                    scheduler.shutdown().await;
+                }
+            }
+            RunningScheduler::Outside(outside) => outside.stop(),
         }
     }
 }
@@ -275,7 +310,16 @@ impl Target for ClusterTarget {
 
     async fn turn(&mut self, until: Option<Instant>) -> Result<Turn, String> {
         let mut turn = Turn::default();
-        let Some(scheduler) = &mut self.scheduler else { return Err("there is no scheduler".to_owned()) };
+        let ended = match &mut self.scheduler {
+            RunningScheduler::Own(None) => return Err("there is no scheduler".to_owned()),
+            RunningScheduler::Own(Some(scheduler)) => Either::Left(scheduler.ended().map(|ended| format!("{ended:?}"))),
+            RunningScheduler::Outside(outside) => {
+                if let Some(why) = outside.ended() {
+                    return Err(format!("the scheduler ended: {why}"));
+                }
+                Either::Right(std::future::pending())
+            }
+        };
         let pause = async {
             match until {
                 Some(until) => tokio::time::sleep_until(until.into()).await,
@@ -286,7 +330,7 @@ impl Target for ClusterTarget {
             news = self.happened.recv() => news,
             () = pause => None,
             () = tokio::time::sleep(std::time::Duration::from_millis(100)) => None,
-            ended = scheduler.ended() => return Err(format!("the scheduler ended: {ended:?}")),
+            why = ended => return Err(format!("the scheduler ended: {why}")),
         };
         let mut next = first;
         while let Some(news) = next {

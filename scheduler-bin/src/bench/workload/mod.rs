@@ -8,6 +8,8 @@ mod config;
 mod convert;
 mod engine;
 mod op;
+#[cfg(feature = "offline-cluster")]
+mod outside;
 mod pods;
 mod run;
 mod template;
@@ -17,5 +19,7 @@ mod throughput;
 pub(crate) use cluster::{ClusterOptions, ClusterTarget};
 pub(crate) use config::{Workload, load, names};
 pub(crate) use engine::EngineTarget;
+#[cfg(feature = "offline-cluster")]
+pub(crate) use outside::SchedulerCommand;
 pub(crate) use run::run;
 pub(crate) use throughput::Measurement;
