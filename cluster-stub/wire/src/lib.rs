@@ -9,3 +9,4 @@ pub mod json;
 pub mod listener;
 pub mod scan;
 pub mod schema;
+pub mod uuid;

@@ -2,23 +2,28 @@
 //! requests is given.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use http::{Request, Response};
+use http::{Method, Request, Response, StatusCode};
+use http_body::Body as _;
+use http2_connection::{Driver, Spawned, gather};
 use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
+use hyper::server::conn::{http1, http2};
+use hyper::service::{HttpService, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::body::Body;
 
@@ -34,6 +39,8 @@ const MAX_STREAMS: u32 = 250;
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// How long connections may take to end when the server stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+/// Most of a POST's body that is answered between the others of its connection, bytes.
+const SHORT: u64 = 64 * 1024;
 /// Pause after a failed accept, e.g. when no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -137,37 +144,76 @@ async fn connection(
         .peer_certificates()
         .map(|chain| PeerCertificates(chain.iter().map(|certificate| certificate.clone().into_owned()).collect()));
     let service = service_fn(move |mut request: Request<Incoming>| {
+        // Others may take a while, in which the connection answers nobody else.
+        let is_small = request.body().size_hint().upper().is_some_and(|size| size <= SHORT);
+        let is_short = !http2 || (request.method() == Method::POST && is_small);
         if let Some(certificates) = &certificates {
             request.extensions_mut().insert(certificates.clone());
         }
-        server.answer(request).map(Ok::<_, Infallible>)
+        let answer = server.answer(request);
+        let answer = if is_short { answer } else { apart(answer).boxed() };
+        answer.map(Ok::<_, Infallible>)
     });
-    let mut builder = Builder::new(TokioExecutor::new());
+    let ended = if http2 {
+        serve_http2(stream, service, &shutdown).await
+    } else {
+        serve_http1(stream, service, &shutdown).await
+    };
+    match ended {
+        Some(Ok(())) => {}
+        Some(Err(error)) => tracing::debug!(%peer, %error, "connection ended"),
+        None => tracing::debug!(%peer, "connection is cut off"),
+    }
+}
+
+/// Answers in a task of its own, which ends when the answer is no longer wanted.
+async fn apart(answer: BoxFuture<'static, Response<Body>>) -> Response<Body> {
+    AbortOnDropHandle::new(tokio::spawn(answer)).await.unwrap_or_else(|_| {
+        let mut failure = Response::new(Body::empty());
+        *failure.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+        failure
+    })
+}
+
+/// Serves until the client goes, or `shutdown`; `None` when requests were still open long after that.
+async fn serve_http1<S>(stream: TlsStream<TcpStream>, service: S, shutdown: &CancellationToken) -> Option<hyper::Result<()>>
+where
+    S: HttpService<Incoming, ResBody = Body, Error = Infallible, Future: Send> + Send,
+{
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(MAX_HEADER_BYTES as usize);
+    let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());
+    tokio::select! {
+        ended = serving.as_mut() => Some(ended),
+        () = shutdown.cancelled() => {
+            serving.as_mut().graceful_shutdown();
+            tokio::time::timeout(DRAIN_TIMEOUT, serving).await.ok()
+        }
+    }
+}
+
+/// The same. Requests are answered by the task that reads and writes the connection: what came in one piece is answered
+/// in one, without a task to start and wake for each.
+async fn serve_http2<S>(stream: TlsStream<TcpStream>, service: S, shutdown: &CancellationToken) -> Option<hyper::Result<()>>
+where
+    S: HttpService<Incoming, ResBody = Body, Error = Infallible, Future: Send + 'static> + Send,
+{
+    let (io, outbox) = gather(stream);
+    let spawned = Spawned::default();
+    let mut builder = http2::Builder::new(spawned.clone());
     builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIMEOUT)
-        .max_buf_size(MAX_HEADER_BYTES as usize);
-    builder
-        .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(MAX_STREAMS)
         .max_header_list_size(MAX_HEADER_BYTES)
         .keep_alive_interval(KEEP_ALIVE)
         .keep_alive_timeout(KEEP_ALIVE);
-    let builder = if http2 { builder.http2_only() } else { builder.http1_only() };
-    let mut serving = std::pin::pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
-    let ended = tokio::select! {
-        ended = serving.as_mut() => ended,
-        () = shutdown.cancelled() => {
-            serving.as_mut().graceful_shutdown();
-            match tokio::time::timeout(DRAIN_TIMEOUT, serving).await {
-                Ok(ended) => ended,
-                Err(_) => return tracing::debug!(%peer, "connection is cut off"),
-            }
-        }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%peer, error = %error, "connection ended");
+    let mut serving = pin!(builder.serve_connection(TokioIo::new(io), service));
+    let mut driver = Driver::new(spawned, outbox);
+    tokio::select! {
+        ended = poll_fn(|context| driver.poll(serving.as_mut(), context)) => return Some(ended),
+        () = shutdown.cancelled() => {}
     }
+    serving.as_mut().graceful_shutdown();
+    let rest = poll_fn(|context| driver.poll(serving.as_mut(), context));
+    tokio::time::timeout(DRAIN_TIMEOUT, rest).await.ok()
 }

@@ -63,45 +63,66 @@ pub fn place(json: &[u8], key: &[u8]) -> Option<Range<usize>> {
     Some(start..start + value.len())
 }
 
-/// The values at ways of two members, such as `spec.nodeName`, of the compact JSON object that `json` begins with: one look at
-/// the object finds them all.
+/// The texts at the ends of `ways`, each a member of a member (`status`, `phase`) of the compact JSON object that `json` is, as
+/// places in `json`: an empty one where there is no such text, `None` where it is written with escapes. `None` for all when
+/// `json` is no such object.
 ///
 /// ```
-/// use cluster_stub_wire::scan::at_ways;
+/// use cluster_stub_wire::scan::texts;
 ///
-/// let json = br#"{"metadata":{"name":"a"},"spec":{"nodeName":"n","x":{"y":1}}}"#;
-/// assert_eq!(at_ways(json, &["spec.nodeName", "status.phase", "spec.x"]), [Some(&b"\"n\""[..]), None, Some(b"{\"y\":1}")]);
+/// let json = br#"{"a":{"x":1,"y":"one"},"b":{"z":"t\u0077o"}}"#;
+/// let found = texts(json, &[("a", "y"), ("a", "x"), ("b", "z"), ("c", "a")]).unwrap();
+/// assert_eq!(&json[found[0].clone().unwrap()], b"one");
+/// assert!(found[1].clone().unwrap().is_empty() && found[2].is_none() && found[3].clone().unwrap().is_empty());
 /// ```
 #[must_use]
-pub fn at_ways<'j>(json: &'j [u8], ways: &[&str]) -> Vec<Option<&'j [u8]>> {
-    let ways: Vec<(&[u8], &[u8])> = ways
-        .iter()
-        .map(|way| way.split_once('.').unwrap_or((way, "")))
-        .map(|(outer, inner)| (outer.as_bytes(), inner.as_bytes()))
-        .collect();
-    let mut found = vec![None; ways.len()];
-    walk(json, |outer| {
-        if ways.iter().any(|way| way.0 == outer.key) {
-            walk(outer.value, |inner| {
-                for (way, found) in ways.iter().zip(&mut found) {
-                    if *way == (outer.key, inner.key) {
-                        *found = Some(inner.value);
-                    }
-                }
-                true
-            });
+pub fn texts(json: &[u8], ways: &[(&str, &str)]) -> Option<Vec<Option<Range<usize>>>> {
+    let mut found = vec![Some(0..0); ways.len()];
+    let end = walk_from(json, 0, |section, at| {
+        if json.get(at) != Some(&b'{') || ways.iter().all(|(first, _)| first.as_bytes() != section) {
+            return value_end(json, at);
         }
-        true
-    });
-    found
+        walk_from(json, at, |name, at| {
+            let end = value_end(json, at)?;
+            let way = |(first, second): &(&str, &str)| first.as_bytes() == section && second.as_bytes() == name;
+            if json[at] == b'"'
+                && let Some(way) = ways.iter().position(way)
+            {
+                let text = at + 1..end - 1;
+                found[way] = (!json[text.clone()].contains(&b'\\')).then_some(text);
+            }
+            Some(end)
+        })
+    })?;
+    (end == json.len()).then_some(found)
 }
 
 /// Hands the members to `take` until it has enough; gives the place behind the object, or of the last member's end.
 fn walk<'j>(json: &'j [u8], mut take: impl FnMut(Member<'j>) -> bool) -> Option<usize> {
-    if *json.first()? != b'{' {
+    let mut enough = None;
+    let end = walk_from(json, 0, |key, at| {
+        let end = value_end(json, at)?;
+        if take(Member { key, value: &json[at..end] }) {
+            return Some(end);
+        }
+        enough = Some(end);
+        None
+    });
+    enough.or(end)
+}
+
+/// Hands the key of each member of the object at `at`, and the place of its value, to `pass`, which gives the place behind
+/// the value; gives the place behind the object.
+#[inline]
+pub(crate) fn walk_from<'j>(
+    json: &'j [u8],
+    at: usize,
+    mut pass: impl FnMut(&'j [u8], usize) -> Option<usize>,
+) -> Option<usize> {
+    if *json.get(at)? != b'{' {
         return None;
     }
-    let mut at = 1;
+    let mut at = at + 1;
     if *json.get(at)? == b'}' {
         return Some(at + 1);
     }
@@ -113,10 +134,7 @@ fn walk<'j>(json: &'j [u8], mut take: impl FnMut(Member<'j>) -> bool) -> Option<
         if *json.get(key_end)? != b':' {
             return None;
         }
-        let value_end = value_end(json, key_end + 1)?;
-        if !take(Member { key: &json[at + 1..key_end - 1], value: &json[key_end + 1..value_end] }) {
-            return Some(value_end);
-        }
+        let value_end = pass(&json[at + 1..key_end - 1], key_end + 1)?;
         match *json.get(value_end)? {
             b',' => at = value_end + 1,
             b'}' => return Some(value_end + 1),
@@ -126,7 +144,7 @@ fn walk<'j>(json: &'j [u8], mut take: impl FnMut(Member<'j>) -> bool) -> Option<
 }
 
 /// The place behind the value at `at`.
-fn value_end(json: &[u8], at: usize) -> Option<usize> {
+pub(crate) fn value_end(json: &[u8], at: usize) -> Option<usize> {
     match *json.get(at)? {
         b'"' => text_end(json, at),
         b'{' | b'[' => {
@@ -158,9 +176,24 @@ fn value_end(json: &[u8], at: usize) -> Option<usize> {
 }
 
 /// The place behind the text that begins with the quote at `at`.
+#[inline]
 fn text_end(json: &[u8], at: usize) -> Option<usize> {
+    const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
+    const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
+    // The lowest byte that is zero keeps its high bit; those above it may, too.
+    let zeros = |word: u64| word.wrapping_sub(ONES) & !word & HIGH;
     let mut at = at + 1;
     loop {
+        // Eight bytes at once up to a quote or backslash.
+        while let Some(word) = json.get(at..at + 8).and_then(|bytes| <[u8; 8]>::try_from(bytes).ok()) {
+            let word = u64::from_le_bytes(word);
+            let ends = zeros(word ^ (ONES * u64::from(b'"'))) | zeros(word ^ (ONES * u64::from(b'\\')));
+            if ends != 0 {
+                at += (ends.trailing_zeros() / 8) as usize;
+                break;
+            }
+            at += 8;
+        }
         match *json.get(at)? {
             b'"' => return Some(at + 1),
             b'\\' => at += 2,
@@ -214,6 +247,25 @@ mod tests {
                     }
                 }
             }
+        }
+
+        #[test]
+        fn texts_are_those_of_the_object(value in any_value(), first in ".{0,4}", second in ".{0,4}") {
+            let object = serde_json::json!({ "m": { "a": value.clone(), "b": "" }, "s": { first.clone(): second.clone(), "x": value.clone() } });
+            let text = object.to_string();
+            let ways = [("m", "a"), ("m", "b"), ("s", first.as_str()), ("s", "x"), ("z", "x")];
+            let found = texts(text.as_bytes(), &ways).expect("an object");
+            for ((section, name), place) in ways.into_iter().zip(found) {
+                let want = object.get(section).and_then(|section| section.get(name)).and_then(Value::as_str).unwrap_or("");
+                match place {
+                    Some(place) => {
+                        let key_is_plain = !Value::from(name).to_string().contains('\\');
+                        prop_assert_eq!(&text[place], if key_is_plain { want } else { "" });
+                    }
+                    None => prop_assert!(Value::from(want).to_string().contains('\\')),
+                }
+            }
+            prop_assert_eq!(texts(value.to_string().as_bytes(), &ways).is_some(), value.is_object());
         }
 
         #[test]

@@ -3,10 +3,9 @@
 //!
 //! A package of its own because the library's generic code is compiled, and optimised, where it is first used: here.
 
+mod connections;
+
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,18 +15,16 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::client::legacy::{self, Error as HttpError};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::retry::RetryPolicy;
 use kube::client::{Body, ConfigExt as _};
 use kube::core::Status;
 use kube::{Client, Config};
 use tower::retry::RetryLayer;
 use tower::util::BoxCloneSyncService;
-use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
+use tower::{BoxError, ServiceBuilder, ServiceExt as _};
 
-/// Connections that requests are spread over. One is encrypted and framed by one thread at a time.
-const N_CONNECTIONS: usize = 2;
+use connections::Connections;
+
 /// Silence after which a connection is asked whether it lives, and how long it may take to answer. As client-go's.
 const PING_AFTER: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
@@ -42,12 +39,11 @@ pub fn connect(config: Config) -> Result<(Client, Sender), kube::Error> {
         let client = Client::try_from(config)?;
         return Ok((client.clone(), client.into()));
     }
-    let connections = Connections::new(&connector(&config)?);
+    let connections = Connections::new(connector(&config)?);
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
-        .map_err(BoxError::from)
         .service(connections);
     let sender = Sender(Way::Direct(BoxCloneSyncService::new(service.clone())));
     let retry = config.default_retry.then(|| RetryLayer::new(RetryPolicy::server_retry()));
@@ -161,38 +157,3 @@ fn connector(config: &Config) -> Result<HttpsConnector<HttpConnector>, kube::Err
     Ok(builder.enable_all_versions().wrap_connector(http))
 }
 
-/// Clients of one connection each (of as many as it takes, where the server speaks HTTP/1.1 only), used in turn.
-#[derive(Clone)]
-struct Connections {
-    clients: Arc<[legacy::Client<HttpsConnector<HttpConnector>, Body>]>,
-    next: Arc<AtomicUsize>,
-}
-
-impl Connections {
-    fn new(connector: &HttpsConnector<HttpConnector>) -> Self {
-        let client = || {
-            legacy::Client::builder(TokioExecutor::new())
-                .timer(TokioTimer::new())
-                .pool_timer(TokioTimer::new())
-                .http2_keep_alive_interval(PING_AFTER)
-                .http2_keep_alive_timeout(PING_TIMEOUT)
-                .build(connector.clone())
-        };
-        Self { clients: (0..N_CONNECTIONS).map(|_| client()).collect(), next: Arc::default() }
-    }
-}
-
-impl Service<Request<Body>> for Connections {
-    type Response = Response<Incoming>;
-    type Error = HttpError;
-    type Future = BoxFuture<'static, Result<Response<Incoming>, HttpError>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), HttpError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let position = self.next.fetch_add(1, Ordering::Relaxed) % self.clients.len();
-        self.clients[position].request(request).boxed()
-    }
-}

@@ -143,7 +143,7 @@ impl Lines {
     /// Not generic, so that it is compiled, and optimised, here and not with whoever calls it.
     fn push_to(&mut self, piece: &[u8], take: &mut dyn FnMut(&[u8]) -> bool) -> bool {
         let mut rest = piece;
-        while let Some(at) = rest.iter().position(|&byte| byte == b'\n') {
+        while let Some(at) = memchr::memchr(b'\n', rest) {
             let (head, tail) = (&rest[..at], &rest[at + 1..]);
             let goes_on = if self.begun.is_empty() {
                 head.is_empty() || take(head)

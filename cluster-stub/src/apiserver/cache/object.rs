@@ -1,9 +1,11 @@
 //! One object as the cache holds it, and one change of it.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use cluster_stub_wire::scan::texts;
 use serde_json::Value;
 
 use super::labels::{self, Labels};
@@ -26,7 +28,8 @@ pub struct CachedObject {
     strategy: Arc<dyn Strategy>,
     /// What selectors ask for is read when the first of them does: of most objects of some kinds, no one ever asks.
     labels: OnceLock<Labels>,
-    texts: OnceLock<Box<[Box<str>]>>,
+    /// Where in `bytes` the texts of the strategy's `text_fields` are.
+    texts: OnceLock<Option<Box<[Option<Range<u32>>]>>>,
     fields: OnceLock<Box<[(&'static str, Box<str>)]>>,
     value: OnceLock<Arc<Value>>,
 }
@@ -75,11 +78,23 @@ impl CachedObject {
         match label {
             "metadata.name" => &self.name,
             "metadata.namespace" => &self.namespace,
-            _ if let Some(at) = self.strategy.text_fields().iter().position(|text| *text == label) => {
-                &self.texts.get_or_init(|| outline::texts(&self.bytes, self.strategy.text_fields()))[at]
-            }
-            _ => self.fields().iter().find(|(name, _)| *name == label).map_or("", |(_, value)| value),
+            _ => self.text(label).unwrap_or_else(|| {
+                self.fields().iter().find(|(name, _)| *name == label).map_or("", |(_, value)| value)
+            }),
         }
+    }
+
+    /// The value of a selectable field that is a text in the encoded object as it stands there.
+    fn text(&self, label: &str) -> Option<&str> {
+        let labels = self.strategy.text_fields();
+        let at = labels.iter().position(|known| *known == label)?;
+        let texts = self.texts.get_or_init(|| {
+            let place = |place: Range<usize>| Some(u32::try_from(place.start).ok()?..u32::try_from(place.end).ok()?);
+            let ways: Option<Vec<_>> = labels.iter().map(|label| label.split_once('.')).collect();
+            Some(texts(&self.bytes, &ways?)?.into_iter().map(|found| found.and_then(place)).collect())
+        });
+        let place = texts.as_ref()?.get(at)?.as_ref()?;
+        std::str::from_utf8(self.bytes.get(place.start as usize..place.end as usize)?).ok()
     }
 
     /// Whether both selectors take it.
@@ -96,7 +111,7 @@ impl CachedObject {
             bytes: stored::resplice(&self.bytes, revision),
             strategy: self.strategy.clone(),
             labels: self.labels.clone(),
-            texts: self.texts.clone(),
+            texts: OnceLock::new(),
             fields: self.fields.clone(),
             value: OnceLock::new(),
         }

@@ -1,6 +1,6 @@
 //! The outline of an encoded object: only the members that field selectors can name, without building the rest.
 
-use cluster_stub_wire::scan::{self, members};
+use cluster_stub_wire::scan::members;
 use serde_json::{Map, Value};
 
 use crate::apiserver::codec::stored;
@@ -12,20 +12,6 @@ pub fn read(json: &[u8], labels: &[&str]) -> Value {
     let levels = labels.iter().map(|label| label.matches('.').count() + 1).max().unwrap_or(0);
     let mut path = String::new();
     object(json, labels, &mut path, levels).unwrap_or(Value::Null)
-}
-
-/// The texts at ways of two members, such as `spec.nodeName`; empty where there is no text.
-pub fn texts(json: &[u8], ways: &[&str]) -> Box<[Box<str>]> {
-    let text = |encoded: &[u8]| match stored::parse(encoded) {
-        Ok(Value::String(text)) => text.into_boxed_str(),
-        _ => Box::default(),
-    };
-    let plain = |encoded: &[u8]| {
-        let inner = encoded.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
-        if inner.contains(&b'\\') { None } else { std::str::from_utf8(inner).ok().map(Box::from) }
-    };
-    let found = scan::at_ways(json, ways).into_iter();
-    found.map(|value| value.map_or_else(Box::default, |value| plain(value).unwrap_or_else(|| text(value)))).collect()
 }
 
 /// The outline of an object, with so many levels of members.
@@ -59,6 +45,8 @@ fn object(json: &[u8], labels: &[&str], path: &mut String, levels: usize) -> Opt
 
 #[cfg(test)]
 mod tests {
+    use super::super::object::CachedObject;
+    use super::super::storage::StorageSpec;
     use super::*;
     use serde_json::json;
 
@@ -97,6 +85,14 @@ mod tests {
                 let outline = read(object.to_string().as_bytes(), labels);
                 let (want, got) = (resource.strategy.field_values(object), resource.strategy.field_values(&outline));
                 assert_eq!(got, want, "{resource:?}");
+                let spec = StorageSpec { prefix: "x".into(), namespaced: true, strategy: resource.strategy.clone() };
+                let mut object = object.clone();
+                object["metadata"] = json!({"name": "p"});
+                let cached = CachedObject::new(&spec, "n/p", &stored::encode(&object), 5);
+                for label in resource.strategy.text_fields() {
+                    let at = labels.iter().position(|known| known == label);
+                    assert_eq!(cached.field(label), want[at.expect("one of the labels")], "{resource:?} {label}");
+                }
             }
         }
     }

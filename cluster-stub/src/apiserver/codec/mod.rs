@@ -4,4 +4,4 @@ pub mod proto;
 mod proto_wire;
 pub mod yaml;
 
-pub use cluster_stub_wire::codec::{decode, scalar, sketch, stencil, stored, syntax};
+pub use cluster_stub_wire::codec::{binding, decode, scalar, sketch, stencil, stored, syntax};

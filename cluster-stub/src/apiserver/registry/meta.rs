@@ -41,7 +41,7 @@ pub(super) fn fill_new(ctx: &RequestContext, object: &mut Value) -> Result<(), A
         metadata.remove(key);
     }
     metadata.insert("creationTimestamp".to_string(), format_time(ctx.now).into());
-    metadata.insert("uid".to_string(), uuid::Uuid::new_v4().to_string().into());
+    metadata.insert("uid".to_string(), cluster_stub_wire::uuid::random().into());
     Ok(())
 }
 

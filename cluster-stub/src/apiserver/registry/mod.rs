@@ -35,6 +35,7 @@ mod write;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
 pub use connect::{ConnectRequest, Connector};
@@ -88,8 +89,9 @@ struct Inner {
 #[derive(Default)]
 struct Table {
     entries: Vec<Arc<Entry>>,
-    by_path: HashMap<(String, String, String), Arc<Entry>>,
-    by_name: HashMap<GroupResource, Arc<Entry>>,
+    /// By plural, which is mostly enough.
+    by_plural: FxHashMap<String, Vec<Arc<Entry>>>,
+    by_name: FxHashMap<GroupResource, Arc<Entry>>,
 }
 
 /// A resource with what the registry works out for it once.
@@ -187,7 +189,9 @@ impl Registry {
 
     fn entry(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Entry>> {
         let table = self.table();
-        table.by_path.get(&(group.to_string(), version.to_string(), plural.to_string())).cloned()
+        let is_it = |entry: &&Arc<Entry>| entry.resource.group == group && entry.resource.version == version;
+        // The last one added is served.
+        table.by_plural.get(plural)?.iter().rfind(is_it).cloned()
     }
 
     fn entry_of(&self, resource: &GroupResource) -> Result<Arc<Entry>, ApiError> {
@@ -205,10 +209,12 @@ impl Table {
             cache,
             resource,
         });
-        let resource = &entry.resource;
-        let path = (resource.group.to_string(), resource.version.to_string(), resource.plural.to_string());
-        self.by_path.insert(path, entry.clone());
-        let name = resource.group_resource();
+        self.push(entry);
+    }
+
+    fn push(&mut self, entry: Arc<Entry>) {
+        self.by_plural.entry(entry.resource.plural.to_string()).or_default().push(entry.clone());
+        let name = entry.resource.group_resource();
         if !entry.converts || !self.by_name.contains_key(&name) {
             self.by_name.insert(name, entry.clone());
         }
@@ -222,13 +228,7 @@ impl Table {
             if resource.group == group && resource.version == version && resource.plural == plural {
                 continue;
             }
-            let path = (resource.group.to_string(), resource.version.to_string(), resource.plural.to_string());
-            next.by_path.insert(path, entry.clone());
-            let name = resource.group_resource();
-            if !entry.converts || !next.by_name.contains_key(&name) {
-                next.by_name.insert(name, entry.clone());
-            }
-            next.entries.push(entry.clone());
+            next.push(entry.clone());
         }
         next
     }

@@ -10,7 +10,7 @@ use super::options::DeleteOptions;
 use super::{Registry, meta};
 use crate::apiserver::codec::sketch::{Sketch, Wanted};
 use crate::apiserver::codec::stored;
-use crate::apiserver::resources::{Change, GroupResource, Objects};
+use crate::apiserver::resources::{Change, EncodedChange, GroupResource, Objects};
 use crate::apiserver::status::ApiError;
 use bytes::Bytes;
 
@@ -153,6 +153,35 @@ impl Objects for Registry {
                     Ok(revision) => {
                         self.tell_updated(&entry, namespace, name, revision);
                         return Ok(());
+                    }
+                    Err(newer) => current = newer,
+                }
+            }
+            Err(ApiError::conflict(entry.qualified(), name, super::update::MODIFIED))
+        })
+    }
+
+    fn update_encoded<'a>(
+        &'a self,
+        resource: &'a GroupResource,
+        namespace: &'a str,
+        name: &'a str,
+        change: EncodedChange<'a>,
+    ) -> BoxFuture<'a, Result<bool, ApiError>> {
+        Box::pin(async move {
+            let entry = self.entry_of(resource)?;
+            if entry.converts {
+                return Ok(false);
+            }
+            let key = Bytes::from(entry.key(namespace, name));
+            let mut current = self.read_encoded(&key).await?;
+            for _ in 0..ATTEMPTS {
+                let Some(old) = current else { return Ok(false) };
+                let Some(bytes) = change(&old.value) else { return Ok(false) };
+                match self.replace_encoded(&key, old.mod_revision, bytes.into()).await? {
+                    Ok(revision) => {
+                        self.tell_updated(&entry, namespace, name, revision);
+                        return Ok(true);
                     }
                     Err(newer) => current = newer,
                 }

@@ -29,7 +29,7 @@ mod strategy;
 pub use action::{Action, ActionRequest};
 pub use columns::{Column, Columns};
 pub(in crate::apiserver) use kind::{restore_all_but, restore_metadata, same_but};
-pub use objects::{Change, Objects};
+pub use objects::{Change, EncodedChange, Objects};
 pub use resource::{Behavior, GroupResource, Resource, Subresource, Verbs};
 pub use strategy::{GarbagePolicy, GracefulDelete, Rollback, ScaleStrategy, Strategy, UpdateStrategy, WriteContext};
 

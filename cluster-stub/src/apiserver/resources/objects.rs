@@ -13,6 +13,9 @@ use crate::apiserver::status::ApiError;
 /// A change to an object that can be tried again on a newer version of it.
 pub type Change = Box<dyn FnMut(&mut Value) -> Result<(), ApiError> + Send>;
 
+/// A change to an encoded object, which can be tried again on newer bytes of it; `None` if it is not to be made in this way.
+pub type EncodedChange<'a> = Box<dyn Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync + 'a>;
+
 /// Stored objects as code inside the API server sees them: in the storage version, with `metadata.resourceVersion` set.
 pub trait Objects: Send + Sync {
     /// The object as the watch cache has it; `namespace` is `""` for cluster-scoped kinds.
@@ -56,6 +59,18 @@ pub trait Objects: Send + Sync {
         change: Change,
     ) -> BoxFuture<'a, Result<(), ApiError>> {
         self.update(resource, namespace, name, change).map_ok(drop).boxed()
+    }
+
+    /// Writes what `change` makes of the encoded object, until no other writer is in between; `false` when there is no such
+    /// object, or when `change` makes nothing of it: then nothing is written.
+    fn update_encoded<'a>(
+        &'a self,
+        _resource: &'a GroupResource,
+        _namespace: &'a str,
+        _name: &'a str,
+        _change: EncodedChange<'a>,
+    ) -> BoxFuture<'a, Result<bool, ApiError>> {
+        Box::pin(std::future::ready(Ok(false)))
     }
 
     /// Deletes an object with the given DeleteOptions: finalizers, grace and preconditions hold.

@@ -80,7 +80,7 @@ impl ApiServer {
     {
         let mut audit_id = match request.headers().get(AUDIT_ID) {
             Some(sent) if !sent.is_empty() => sent.clone(),
-            _ => HeaderValue::from_str(&uuid::Uuid::new_v4().to_string())
+            _ => HeaderValue::try_from(cluster_stub_wire::uuid::random())
                 .unwrap_or_else(|_| HeaderValue::from_static("")),
         };
         // No two answers have the same: HTTP/2 is told not to remember it for the next one.

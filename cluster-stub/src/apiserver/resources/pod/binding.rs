@@ -6,8 +6,11 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::super::action::{Action, ActionRequest};
+use super::super::core::persistent_volume::timestamp;
+use super::super::objects::EncodedChange;
 use super::super::resource::GroupResource;
 use super::set_condition;
+use crate::apiserver::codec::binding::{self as encoded, Plain};
 use crate::apiserver::codec::sketch::Wanted;
 use crate::apiserver::status::{ApiError, Qualified};
 use crate::apiserver::validation::json::JsonExt;
@@ -35,6 +38,9 @@ impl Action for BindPod {
                 return Err(ApiError::bad_request("name in URL does not match name in Binding object"));
             }
             validate(&request.body)?;
+            if !request.dry_run && bind_plainly(&request, &name).await? {
+                return Ok((201, success()));
+            }
             let binding = request.body.clone();
             let (pod_name, now) = (name.clone(), request.context.now);
             let change = move |pod: &mut Value| bind(pod, &binding, &pod_name, now);
@@ -46,9 +52,29 @@ impl Action for BindPod {
                 let (pods, namespace) = (&PODS, request.namespace);
                 request.objects.update_members(pods, namespace, &name, MEMBERS, Box::new(change)).await?;
             }
-            Ok((201, json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})))
+            Ok((201, success()))
         })
     }
+}
+
+fn success() -> Value {
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
+}
+
+/// Binds a pod that nothing is known to stand in the way of; `false` when it takes a closer look.
+async fn bind_plainly(request: &ActionRequest<'_>, name: &str) -> Result<bool, ApiError> {
+    let time = timestamp(request.context.now);
+    let Some(plain) = plain(&request.body, &time) else { return Ok(false) };
+    let change: EncodedChange<'_> = Box::new(|pod| encoded::bind(pod, plain));
+    request.objects.update_encoded(&PODS, request.namespace, name, change).await
+}
+
+/// A binding that asks for nothing but a node, at this time.
+fn plain<'a>(binding: &'a Value, time: &'a str) -> Option<Plain<'a>> {
+    let metadata = binding.at("metadata");
+    let asks_more = ["annotations", "labels"].iter().any(|key| metadata.has(key));
+    let is_plain = !asks_more && metadata.text("resourceVersion").is_empty();
+    is_plain.then(|| Plain { uid: metadata.text("uid"), node: binding.at("target").text("name"), time })
 }
 
 /// Upstream answers a malformed binding with a bare 500.
@@ -105,7 +131,58 @@ fn bind(pod: &mut Value, binding: &Value, name: &str, now: jiff::Timestamp) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::apiserver::codec::stored;
     use jiff::Timestamp;
+    use proptest::prelude::*;
+
+    fn any_section(keys: &'static str) -> impl Strategy<Value = Value> {
+        let member = prop_oneof![
+            Just(json!({})),
+            Just(json!([])),
+            Just(Value::Null),
+            Just(json!("u")),
+            any::<i32>().prop_map(Value::from),
+            ".{0,4}".prop_map(Value::from),
+            ".{0,2}".prop_map(|key| json!([{ key: "}" }])),
+        ];
+        prop::collection::btree_map(keys, member, 0..6).prop_map(|map| Value::Object(map.into_iter().collect()))
+    }
+
+    proptest! {
+        #[test]
+        fn the_plain_way_writes_what_the_long_one_does(
+            metadata in any_section("annotations|labels|name|uid|uid|deletionTimestamp|managedFields|.{0,2}"),
+            spec in any_section("containers|nodeName|priority|schedulerName|schedulingGates|tolerations|volumes"),
+            status in any_section("conditions|nominatedNodeName|phase|qosClass|startTime|a"),
+            asked in any_section("annotations|labels|resourceVersion|uid|uid|name"),
+            node in "[a-z]{1,3}|\"|é",
+        ) {
+            let pod = json!({"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": spec, "status": status});
+            let bytes = stored::encode(&pod);
+            let binding = json!({"metadata": asked, "target": {"name": node}});
+            let now = Timestamp::from_second(1_700_000_000).expect("a time");
+            let time = timestamp(now);
+            if let Some(got) = plain(&binding, &time).and_then(|plain| encoded::bind(&bytes, plain)) {
+                let mut whole = stored::decode(&bytes, 7).expect("an object");
+                bind(&mut whole, &binding, "p", now).expect("the plain way found nothing in the way");
+                prop_assert_eq!(String::from_utf8(got), String::from_utf8(stored::encode(&whole)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_usual_pod_is_bound_the_plain_way() {
+        let pod = json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p", "uid": "u", "labels": {"a": "b"}},
+            "spec": {"containers": [{"name": "c"}], "volumes": []}, "status": {"phase": "Pending", "qosClass": "Burstable"}});
+        let binding = json!({"kind": "Binding", "metadata": {"name": "p", "uid": "u"}, "target": {"kind": "Node", "name": "n"}});
+        let bytes = stored::encode(&pod);
+        assert!(plain(&binding, "t").is_some_and(|plain| encoded::bind(&bytes, plain).is_some()));
+        for (key, value) in [("labels", json!({"a": "b"})), ("resourceVersion", json!("5"))] {
+            let mut binding = binding.clone();
+            binding["metadata"][key] = value;
+            assert!(plain(&binding, "t").is_none(), "{key}");
+        }
+    }
 
     #[test]
     fn a_pod_is_bound_once() {
