@@ -40,7 +40,7 @@ pub(crate) struct Performer {
 }
 
 impl Performer {
-    /// Performs `effect`.
+    /// Performs `effect`. What few pods need has a box of its own: the future of a binding is not to carry room for it.
     ///
     /// # Errors
     /// The API server refused, or did not answer in spite of all tries.
@@ -49,7 +49,7 @@ impl Performer {
             EffectKind::Bind { pod, node } => self.bind(pod, node).await,
             EffectKind::PatchPodStatus { pod, condition, nominated } => {
                 let patch = self.status_patch(pod, condition.as_ref(), nominated);
-                let result = self.patch_status(pod, &patch).await;
+                let result = Box::pin(self.patch_status(pod, &patch)).await;
                 if let (Ok(()), Some(condition)) = (&result, condition)
                     && condition.condition_type == "PodScheduled"
                 {
@@ -58,7 +58,7 @@ impl Performer {
                 result
             }
             EffectKind::DeleteVictim { preemptor, victim, node, condition } => {
-                if self.evict(victim, condition).await? {
+                if Box::pin(self.evict(victim, condition)).await? {
                     let identity = Identity {
                         regarding: victim.clone(),
                         related: Some(preemptor.clone()),
@@ -84,7 +84,9 @@ impl Performer {
                 self.recorder.record(Happening { identity, note: note.clone(), at: Timestamp::now() });
                 Ok(())
             }
-            EffectKind::BindVolume { claim, volume, node } => self.bind_volume(claim, volume.as_ref(), node).await,
+            EffectKind::BindVolume { claim, volume, node } => {
+                Box::pin(self.bind_volume(claim, volume.as_ref(), node)).await
+            }
             EffectKind::Custom(custom) => {
                 Err(EffectError { message: format!("no handler for the custom effect {custom:?}"), not_found: false })
             }
@@ -97,7 +99,6 @@ impl Performer {
 
     /// Creates the binding. The server refuses a second one, so a lost answer is followed by a look at the pod.
     async fn bind(&self, pod: &ObjectRef, node: &str) -> Result<(), EffectError> {
-        let pods = self.pods(pod);
         let body = Bytes::from(binding(pod, node));
         let path = format!("/api/v1/namespaces/{}/pods/{}/binding", pod.namespace, pod.name);
         let mut tries = Tries::default();
@@ -106,24 +107,28 @@ impl Performer {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
-            if matches!(failure::verdict(&error), Verdict::TryAgain(_) | Verdict::Conflict) {
-                match timed(pods.get(&pod.name)).await {
-                    Ok(found) if found.metadata.uid.as_deref() != Some(&*pod.uid) => {
-                        return Err(EffectError {
-                            message: format!("pod {pod} was deleted and made again"),
-                            not_found: true,
-                        });
-                    }
-                    Ok(found) => match found.spec.and_then(|spec| spec.node_name).filter(|name| !name.is_empty()) {
-                        Some(bound) if bound == node => return Ok(()),
-                        Some(_) => return Err(effect_error(&error)),
-                        None => {}
-                    },
-                    Err(error) if failure::verdict(&error) == Verdict::NotFound => return Err(effect_error(&error)),
-                    Err(_) => {}
-                }
+            if matches!(failure::verdict(&error), Verdict::TryAgain(_) | Verdict::Conflict)
+                && Box::pin(self.is_bound(pod, node, &error)).await?
+            {
+                return Ok(());
             }
             tries.again(&error).await?;
+        }
+    }
+
+    /// Whether the pod is bound to the node although `error` was the answer.
+    async fn is_bound(&self, pod: &ObjectRef, node: &str, error: &kube::Error) -> Result<bool, EffectError> {
+        match timed(self.pods(pod).get(&pod.name)).await {
+            Ok(found) if found.metadata.uid.as_deref() != Some(&*pod.uid) => {
+                Err(EffectError { message: format!("pod {pod} was deleted and made again"), not_found: true })
+            }
+            Ok(found) => match found.spec.and_then(|spec| spec.node_name).filter(|name| !name.is_empty()) {
+                Some(bound) if bound == node => Ok(true),
+                Some(_) => Err(effect_error(error)),
+                None => Ok(false),
+            },
+            Err(gone) if failure::verdict(&gone) == Verdict::NotFound => Err(effect_error(&gone)),
+            Err(_) => Ok(false),
         }
     }
 
