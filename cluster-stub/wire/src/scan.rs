@@ -63,8 +63,8 @@ pub fn place(json: &[u8], key: &[u8]) -> Option<Range<usize>> {
     Some(start..start + value.len())
 }
 
-/// The texts at the ends of `ways`, each a member of a member (`status`, `phase`) of the compact JSON object that `json` is, as
-/// places in `json`: an empty one where there is no such text, `None` where it is written with escapes. `None` for all when
+/// The texts at the ends of `ways`, each a member of a member (`status`, `phase`) of the compact JSON object that `json` is, or
+/// one of its own members (an empty name and `note`), as places in `json`: an empty one where there is no such text, `None` where it is written with escapes. `None` for all when
 /// `json` is no such object.
 ///
 /// ```
@@ -74,25 +74,29 @@ pub fn place(json: &[u8], key: &[u8]) -> Option<Range<usize>> {
 /// let found = texts(json, &[("a", "y"), ("a", "x"), ("b", "z"), ("c", "a")]).unwrap();
 /// assert_eq!(&json[found[0].clone().unwrap()], b"one");
 /// assert!(found[1].clone().unwrap().is_empty() && found[2].is_none() && found[3].clone().unwrap().is_empty());
+/// assert_eq!(texts(br#"{"a":{},"note":"x"}"#, &[("", "note")]), Some(vec![Some(16..17)]));
 /// ```
 #[must_use]
 pub fn texts(json: &[u8], ways: &[(&str, &str)]) -> Option<Vec<Option<Range<usize>>>> {
     let mut found = vec![Some(0..0); ways.len()];
-    let end = walk_from(json, 0, |section, at| {
-        if json.get(at) != Some(&b'{') || ways.iter().all(|(first, _)| first.as_bytes() != section) {
-            return value_end(json, at);
+    let mut take = |section: &[u8], name: &[u8], at: usize| {
+        let end = value_end(json, at)?;
+        let way = |(first, second): &(&str, &str)| first.as_bytes() == section && second.as_bytes() == name;
+        if json[at] == b'"'
+            && let Some(way) = ways.iter().position(way)
+        {
+            let text = at + 1..end - 1;
+            found[way] = (!json[text.clone()].contains(&b'\\')).then_some(text);
         }
-        walk_from(json, at, |name, at| {
-            let end = value_end(json, at)?;
-            let way = |(first, second): &(&str, &str)| first.as_bytes() == section && second.as_bytes() == name;
-            if json[at] == b'"'
-                && let Some(way) = ways.iter().position(way)
-            {
-                let text = at + 1..end - 1;
-                found[way] = (!json[text.clone()].contains(&b'\\')).then_some(text);
-            }
-            Some(end)
-        })
+        Some(end)
+    };
+    let end = walk_from(json, 0, |section, at| {
+        let is_wanted = !section.is_empty() && ways.iter().any(|(first, _)| first.as_bytes() == section);
+        if is_wanted && json.get(at) == Some(&b'{') {
+            walk_from(json, at, |name, at| take(section, name, at))
+        } else {
+            take(b"", section, at)
+        }
     })?;
     (end == json.len()).then_some(found)
 }

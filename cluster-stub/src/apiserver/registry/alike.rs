@@ -7,12 +7,13 @@
 //! each plugin and each kind says itself whether it always does the same.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher as _, RandomState};
+use std::hash::{BuildHasher as _, Hash as _, Hasher as _, RandomState};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use bytes::Bytes;
+use cluster_stub_wire::scan;
 use serde_json::Value;
 
 use super::context::{RequestContext, format_time};
@@ -24,9 +25,9 @@ use super::{Entry, Registry, meta};
 use crate::apiserver::authn::UserInfo;
 use crate::apiserver::codec::stencil::{Stencil, name_of};
 use crate::apiserver::codec::stored;
+use crate::apiserver::resources::OwnText;
 use crate::apiserver::status::ApiError;
 use crate::apiserver::validation::json::JsonExt;
-use crate::apiserver::validation::names::dns_label;
 
 /// Kinds of creations that are known at a time; when there are as many, all are forgotten.
 const MAX_KNOWN: usize = 1024;
@@ -40,10 +41,15 @@ const NAME: usize = 0;
 const UID: usize = 1;
 const TIME: usize = 2;
 const DRAWN: usize = 3;
+const REVISION: usize = 4;
+/// The first of the texts that are the kind's own.
+const OWN: usize = 5;
+/// Most texts of an object.
+const MAX_TEXTS: usize = 12;
 
 /// What stands for the texts while a stencil is made: nobody can know it, so it is in no object.
-static MARKS: LazyLock<[String; 4]> =
-    LazyLock::new(|| ["name", "uid", "time", "drawn"].map(|what| format!("{}-{what}", uuid::Uuid::new_v4())));
+static MARKS: LazyLock<[String; MAX_TEXTS]> =
+    LazyLock::new(|| std::array::from_fn(|at| format!("{}-{at:02}", uuid::Uuid::new_v4())));
 
 /// A create that may be one of many.
 pub(super) struct Candidate<'a> {
@@ -53,8 +59,8 @@ pub(super) struct Candidate<'a> {
     ctx: &'a RequestContext,
     body: &'a [u8],
     manager: String,
-    /// Where the name stands in the body; `None` when one is to be made.
-    name: Option<Range<usize>>,
+    /// Where texts stand in the body, in this order, and which they are. Without [`NAME`], a name is to be made.
+    places: Vec<(usize, Range<usize>)>,
 }
 
 /// What the whole way tells of a create besides the object.
@@ -98,18 +104,18 @@ struct Creation {
     manager: String,
     user: Arc<UserInfo>,
     validation: FieldValidation,
-    /// The body before and behind the name.
-    before: Box<[u8]>,
-    behind: Box<[u8]>,
-    /// The name, and whether the body had it.
+    /// The body between the texts, and which texts these are.
+    between: Box<[Box<[u8]>]>,
+    texts: Box<[usize]>,
     name: String,
-    is_named: bool,
     /// What a name begins with that the body does not have.
     prefix: String,
     /// What the drawn text begins with.
     drawn: Option<String>,
     reads: Reads,
     stencil: Stencil,
+    /// What is answered, for a kind that is stored in another form.
+    served: Option<Stencil>,
 }
 
 impl<'a> Notes<'a> {
@@ -133,8 +139,7 @@ impl Registry {
         accept: Accept,
     ) -> Option<Candidate<'a>> {
         let strategy = &entry.resource.strategy;
-        let plain =
-            strategy.has_replicas() && !strategy.allocates() && !entry.converts && entry.resource.custom.is_none();
+        let plain = strategy.has_replicas() && !strategy.allocates() && entry.resource.custom.is_none();
         if !plain || ctx.options.dry_run || accept.view != View::Object || body.len() > MAX_BODY {
             return None;
         }
@@ -143,18 +148,26 @@ impl Registry {
         }
         // Encoders of Go end a body with a line break.
         let body = body.trim_ascii_end();
-        let name = name_of(body);
-        if let Some(place) = &name {
-            let text = std::str::from_utf8(&body[place.clone()]).ok()?;
-            if !dns_label(text).is_empty() {
+        let places = places(body, strategy.own_texts())?;
+        let text = |place: &Range<usize>| std::str::from_utf8(&body[place.clone()]).ok();
+        for (which, place) in &places {
+            let is_taken = match which.checked_sub(OWN) {
+                None => strategy.takes_name(text(place)?),
+                Some(own) => is_plain(text(place)?) && (strategy.own_texts()[own].takes)(text(place)?),
+            };
+            if !is_taken {
                 return None;
             }
         }
         let manager = ctx.manager();
-        let (before, behind) = around(body, name.as_ref());
-        let namespace = ctx.info.namespace.as_str();
-        let hash = self.0.alike.hasher.hash_one((before, behind, name.is_some(), namespace, &manager, &ctx.user.name));
-        Some(Candidate { hash, entry, ctx, body, manager, name })
+        let mut hasher = self.0.alike.hasher.build_hasher();
+        for (which, _) in &places {
+            which.hash(&mut hasher);
+        }
+        between(body, &places).for_each(|piece| piece.hash(&mut hasher));
+        (ctx.info.namespace.as_str(), &manager, &ctx.user.name).hash(&mut hasher);
+        let hash = hasher.finish();
+        Some(Candidate { hash, entry, ctx, body, manager, places })
     }
 
     /// Creates the object as those before it; `None` when it has to go the whole way.
@@ -168,19 +181,30 @@ impl Registry {
             return Ok(None);
         }
         let Candidate { ctx, entry, .. } = candidate;
-        let name = match candidate.name() {
+        let name = match candidate.text(NAME) {
             Some(name) => name.to_owned(),
             None => meta::generate_name(&creation.prefix),
         };
         let drawn = creation.drawn.as_deref().map(meta::generate_name).unwrap_or_default();
-        let uid = uuid::Uuid::new_v4().to_string();
-        let bytes = Bytes::from(creation.stencil.fill(&[&name, &uid, &format_time(ctx.now), &drawn]));
+        let (uid, time) = (cluster_stub_wire::uuid::random(), format_time(ctx.now));
+        let mut texts = [""; MAX_TEXTS];
+        (texts[NAME], texts[UID], texts[TIME], texts[DRAWN]) = (&name, &uid, &time, &drawn);
+        candidate.own_texts(&mut texts);
+        let bytes = Bytes::from(creation.stencil.fill(&texts));
         self.tell_admitted(ctx, entry, &ctx.info.namespace, &name);
         let revision = self.insert_encoded(ctx, entry, &ctx.info.namespace, &name, bytes.clone()).await?;
         // A name that is taken is told by the whole way.
         let Some(revision) = revision else { return Ok(None) };
         self.0.alike.n_used.fetch_add(1, Ordering::Relaxed);
-        Ok(Some(response::encoded(201, stored::splice(&bytes, revision.0), accept)))
+        let served = match &creation.served {
+            None => stored::splice(&bytes, revision.0),
+            Some(served) => {
+                let revision = revision.to_string();
+                texts[REVISION] = &revision;
+                served.fill(&texts).into()
+            }
+        };
+        Ok(Some(response::encoded(201, served, accept)))
     }
 
     /// Whether it is worth noting what comes out of a create: not of the first of its kind.
@@ -205,7 +229,7 @@ impl Registry {
                 let confirms = match &before {
                     Some(State::Noted(before) | State::Trusted(before)) => {
                         // The same name again would not show what depends on it.
-                        before.is_of(candidate) && before.name != creation.name && before.stencil == creation.stencil
+                        before.is_of(candidate) && before.name != creation.name && before.is_cut_like(&creation)
                     }
                     _ => false,
                 };
@@ -230,16 +254,44 @@ impl Known {
 }
 
 impl Candidate<'_> {
-    /// The name in the body.
-    fn name(&self) -> Option<&str> {
-        let place = self.name.clone()?;
-        std::str::from_utf8(&self.body[place]).ok()
+    /// A text in the body.
+    fn text(&self, which: usize) -> Option<&str> {
+        let (_, place) = self.places.iter().find(|(known, _)| *known == which)?;
+        std::str::from_utf8(&self.body[place.clone()]).ok()
+    }
+
+    /// Fills in the kind's own texts.
+    fn own_texts<'a>(&'a self, texts: &mut [&'a str; MAX_TEXTS]) {
+        for (which, place) in self.places.iter().filter(|(which, _)| *which >= OWN) {
+            texts[*which] = std::str::from_utf8(&self.body[place.clone()]).unwrap_or_default();
+        }
     }
 }
 
-/// The body before and behind the name.
-fn around<'b>(body: &'b [u8], name: Option<&Range<usize>>) -> (&'b [u8], &'b [u8]) {
-    name.map_or((body, &[]), |place| (&body[..place.start], &body[place.end..]))
+/// Where the name and the kind's own texts stand in a body; `None` when one of these is not there, or one has escapes.
+fn places(body: &[u8], own: &[OwnText]) -> Option<Vec<(usize, Range<usize>)>> {
+    if own.is_empty() {
+        return Some(name_of(body).into_iter().map(|place| (NAME, place)).collect());
+    }
+    let mut ways = vec![("metadata", "name")];
+    ways.extend(own.iter().map(|text| (text.section, text.name)));
+    let found = scan::texts(body, &ways)?.into_iter().enumerate();
+    let which = |at: usize| at.checked_sub(1).map_or(NAME, |own| OWN + own);
+    let mut places: Vec<_> = found.map(|(at, place)| Some((which(at), place?))).collect::<Option<_>>()?;
+    places.sort_unstable_by_key(|(_, place)| place.start);
+    Some(places)
+}
+
+/// Whether a text is one that JSON may have between quotes, and not an empty one, which may be left out.
+fn is_plain(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte >= b' ')
+}
+
+/// The body between the texts.
+fn between<'b>(body: &'b [u8], places: &'b [(usize, Range<usize>)]) -> impl Iterator<Item = &'b [u8]> {
+    let starts = std::iter::once(0).chain(places.iter().map(|(_, place)| place.end));
+    let ends = places.iter().map(|(_, place)| place.start).chain([body.len()]);
+    starts.zip(ends).map(|(start, end)| &body[start..end])
 }
 
 impl Creation {
@@ -254,27 +306,34 @@ impl Creation {
         let name = meta::text(created, "name");
         let prefix = meta::text(created, "generateName");
         // A body whose name was not found where it usually stands has one that is always the same.
-        if candidate.name().map_or(prefix.is_empty(), |stated| stated != name) {
+        if candidate.text(NAME).map_or(prefix.is_empty(), |stated| stated != name) {
             return None;
         }
         let time = format_time(ctx.now);
-        let texts = [name, meta::text(created, "uid"), &time, drawn.as_deref().unwrap_or_default()].map(str::to_owned);
-        let encoded = stored::encode(created);
-        let stencil = Stencil::cut(&stored::encode(&marked(created, &texts)), &MARKS.each_ref().map(String::as_str));
-        if !stencil.fits(&texts.each_ref().map(String::as_str), &encoded) || stencil.size() > MAX_SIZE {
+        let mut texts = [""; MAX_TEXTS];
+        (texts[NAME], texts[UID], texts[TIME]) = (name, meta::text(created, "uid"), &time);
+        texts[DRAWN] = drawn.as_deref().unwrap_or_default();
+        texts[REVISION] = meta::text(created, "resourceVersion");
+        candidate.own_texts(&mut texts);
+        let own = entry.resource.strategy.own_texts();
+        let marks = MARKS.each_ref().map(String::as_str);
+        let marked = marked(created, &texts, own);
+        let stencil = Stencil::cut(&entry.encode(&marked), &marks);
+        let served = entry.converts.then(|| Stencil::cut(&stored::encode_served(&marked), &marks));
+        let fits = stencil.fits(&texts, &entry.encode(created))
+            && served.as_ref().is_none_or(|served| served.fits(&texts, &stored::encode_served(created)));
+        if !fits || stencil.size() > MAX_SIZE {
             return None;
         }
-        let (before, behind) = around(candidate.body, candidate.name.as_ref());
         let creation = Creation {
             entry: (*entry).clone(),
             namespace: ctx.info.namespace.clone(),
             manager: candidate.manager.clone(),
             user: ctx.user.clone(),
             validation: ctx.options.field_validation,
-            before: before.into(),
-            behind: behind.into(),
+            between: between(candidate.body, &candidate.places).map(Box::from).collect(),
+            texts: candidate.places.iter().map(|(which, _)| *which).collect(),
             name: name.to_owned(),
-            is_named: candidate.name.is_some(),
             prefix: prefix.to_owned(),
             drawn: drawn.map(|mut text| {
                 text.truncate(text.len().saturating_sub(meta::RANDOM));
@@ -282,17 +341,21 @@ impl Creation {
             }),
             reads,
             stencil,
+            served,
         };
         Some(creation)
     }
 
+    /// Whether the same came out, but for the texts.
+    fn is_cut_like(&self, other: &Creation) -> bool {
+        self.stencil == other.stencil && self.served == other.served
+    }
+
     /// Whether a create is alike.
     fn is_of(&self, candidate: &Candidate<'_>) -> bool {
-        let Candidate { ctx, entry, body, manager, name, .. } = candidate;
-        let (before, behind) = around(body, name.as_ref());
-        self.is_named == name.is_some()
-            && *self.before == *before
-            && *self.behind == *behind
+        let Candidate { ctx, entry, body, manager, places, .. } = candidate;
+        self.texts.iter().eq(places.iter().map(|(which, _)| which))
+            && self.between.iter().map(|piece| &**piece).eq(between(body, places))
             && Arc::ptr_eq(&self.entry, entry)
             && self.namespace == ctx.info.namespace
             && self.manager == *manager
@@ -302,10 +365,10 @@ impl Creation {
 }
 
 /// The object with marks in place of what is its own.
-fn marked(object: &Value, texts: &[String; 4]) -> Value {
+fn marked(object: &Value, texts: &[&str; MAX_TEXTS], own: &[OwnText]) -> Value {
     let mut object = object.clone();
     let metadata = object.object_mut("metadata");
-    for (key, mark) in [("name", NAME), ("uid", UID), ("creationTimestamp", TIME)] {
+    for (key, mark) in [("name", NAME), ("uid", UID), ("creationTimestamp", TIME), ("resourceVersion", REVISION)] {
         metadata.put(key, MARKS[mark].as_str().into());
     }
     for entry in metadata.items_mut("managedFields") {
@@ -314,7 +377,11 @@ fn marked(object: &Value, texts: &[String; 4]) -> Value {
         }
     }
     if !texts[DRAWN].is_empty() {
-        replace(object.object_mut("spec"), &texts[DRAWN], &MARKS[DRAWN]);
+        replace(object.object_mut("spec"), texts[DRAWN], &MARKS[DRAWN]);
+    }
+    for (text, mark) in own.iter().zip(&MARKS[OWN..]) {
+        let section = if text.section.is_empty() { &mut object } else { object.object_mut(text.section) };
+        section.put(text.name, mark.as_str().into());
     }
     object
 }

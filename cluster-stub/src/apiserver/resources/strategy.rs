@@ -10,6 +10,7 @@ use super::objects::Objects;
 use crate::apiserver::authn::UserInfo;
 use crate::apiserver::status::ApiError;
 use crate::apiserver::validation::FieldError;
+use crate::apiserver::validation::names::dns_label;
 
 /// Who writes, and when.
 #[derive(Clone, Copy, Debug)]
@@ -62,8 +63,18 @@ pub trait Strategy: Send + Sync {
         false
     }
 
-    /// Whether these rules do the same to a new object, find no fault in it and nothing to warn of, whatever its name is, as
-    /// long as it is a DNS label, and whenever it is made. `object` is one that was let in.
+    /// The texts besides the name in which such objects differ.
+    fn own_texts(&self) -> &'static [OwnText] {
+        &[]
+    }
+
+    /// Whether a name is one that no rule minds, whatever else the object has.
+    fn takes_name(&self, name: &str) -> bool {
+        dns_label(name).is_empty()
+    }
+
+    /// Whether these rules do the same to a new object, find no fault in it and nothing to warn of, whatever its name and its
+    /// own texts are, as long as they are taken, and whenever it is made. `object` is one that was let in.
     fn is_alike_under_any_name(&self, _object: &Value) -> bool {
         false
     }
@@ -169,6 +180,17 @@ pub trait Strategy: Send + Sync {
     ) -> BoxFuture<'a, ()> {
         Box::pin(std::future::ready(()))
     }
+}
+
+/// A text of a new object in which objects that are alike differ.
+#[derive(Debug)]
+pub struct OwnText {
+    /// The member that it is in; empty if it is one of the object itself.
+    pub section: &'static str,
+    /// Its key.
+    pub name: &'static str,
+    /// Whether no rule minds a text, which is not empty, and it is stored as it comes.
+    pub takes: fn(&str) -> bool,
 }
 
 /// The rules of a subresource that is a part of the object (`status`, `finalize`, …).

@@ -38,16 +38,18 @@ pub fn micro_time(text: &str) -> Result<Option<String>, String> {
     if text.is_empty() {
         return Ok(None);
     }
-    if is_canonical_micro_time(text.as_bytes()) {
+    if is_canonical_micro_time(text) {
         return Ok(Some(text.to_string()));
     }
     let parsed = parse(text, "2006-01-02T15:04:05.000000Z07:00")?;
     Ok(Some(parsed.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()))
 }
 
-/// Whether a time is written already as it is stored; a 29th of February is left to the calendar.
-fn is_canonical_micro_time(text: &[u8]) -> bool {
+/// Whether a time is surely written already as [`micro_time`] gives it; a 29th of February is left to the calendar.
+#[must_use]
+pub fn is_canonical_micro_time(text: &str) -> bool {
     const SHAPE: &[u8] = b"0000-00-00T00:00:00.000000Z";
+    let text = text.as_bytes();
     let number = |from: usize| text[from..from + 2].iter().fold(0, |n, digit| n * 10 + u32::from(digit - b'0'));
     let n_days = |month| match month {
         2 => 28,
@@ -160,7 +162,7 @@ mod tests {
             ("2026-01-01T00:00:00.000000+", false),
             ("1969-01-01T00:00:00.000000Z", false),
         ] {
-            assert_eq!(is_canonical_micro_time(text.as_bytes()), canonical, "{text}");
+            assert_eq!(is_canonical_micro_time(text), canonical, "{text}");
             if canonical {
                 let read = parse(text, "").map(|time| time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string());
                 assert_eq!(read.as_deref(), Ok(text));

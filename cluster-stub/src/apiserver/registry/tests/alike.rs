@@ -361,3 +361,62 @@ async fn a_body_that_says_its_name_in_an_unusual_way_is_not_taken_for_one_of_man
     }
     assert_eq!(client.n_used(), 0);
 }
+
+const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/ns/events";
+
+fn event(name: &str, pod: [&str; 3], note: &str, time: &str) -> Value {
+    let [pod, uid, version] = pod;
+    json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": name, "namespace": "ns"}, "action": "Binding",
+        "eventTime": time, "note": note, "reason": "Scheduled", "type": "Normal", "reportingController": "s",
+        "reportingInstance": "s-1", "regarding": {"apiVersion": "v1", "kind": "Pod", "name": pod, "namespace": "ns",
+            "resourceVersion": version, "uid": uid}})
+}
+
+const NOON: &str = "2026-11-30T12:00:00.000001Z";
+
+#[tokio::test]
+async fn events_are_created_alike_from_the_third_on() {
+    let client = cluster(false).await;
+    for index in 0..6 {
+        let text = |what: &str| format!("{what}{index}");
+        let body = event(&text("p.17f"), [&text("p"), &text("u"), &text("v")], &text("Assigned ns/p"), NOON);
+        let made = client.make(EVENTS, body.clone()).await;
+        for (key, value) in body.as_object().expect("an object").iter().filter(|(key, _)| *key != "metadata") {
+            assert_eq!(&made[key], value, "{key}");
+        }
+        let stored = client.json("GET", &format!("{EVENTS}/{}", text("p.17f")), Value::Null).await;
+        assert_eq!(stored.1, made);
+        let (_, core) =
+            client.json("GET", &format!("/api/v1/namespaces/ns/events/{}", text("p.17f")), Value::Null).await;
+        assert_eq!((&core["message"], &core["involvedObject"]), (&made["note"], &made["regarding"]));
+        assert_eq!(core["metadata"]["managedFields"], made["metadata"]["managedFields"]);
+    }
+    assert_eq!(client.n_used(), 3, "one is seen, one is noted, one confirms");
+}
+
+#[test]
+fn events_that_are_alike_become_what_the_whole_way_makes_of_them() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let client = runtime.block_on(cluster(false));
+    let text = || prop_oneof![Just(String::from("x")), ".{0,4}", "[a-z\\\\\"\n]{0,3}"];
+    let time = prop_oneof![Just(NOON), Just("2026-11-30T12:00:00Z"), Just("2026-11-31T12:00:00.000001Z"), Just(""), Just("noon")];
+    let one = ("[a-z]{1,3}(\\.[a-z]{1,2}|-|\\.)?", [text(), text(), text()], prop_oneof![text(), Just("n".repeat(1025))], time);
+    let mut runner = TestRunner::new(Config { cases: 64, ..Config::default() });
+    runner
+        .run(&proptest::collection::vec(one, 8), |events| {
+            runtime.block_on(async {
+                for (name, pod, note, time) in &events {
+                    let body = event(name, pod.each_ref().map(String::as_str), note, time);
+                    let place = format!("{EVENTS}/{name}");
+                    let got = client.json("POST", EVENTS, body.clone()).await;
+                    client.json("DELETE", &place, Value::Null).await;
+                    let want = client.call("POST", EVENTS, "application/yaml", &body.to_string()).await;
+                    client.json("DELETE", &place, Value::Null).await;
+                    prop_assert_eq!((got.0, common(&got.1)), (want.0, common(&want.1)));
+                }
+                Ok::<(), TestCaseError>(())
+            })
+        })
+        .expect("both ways agree");
+    assert!(client.n_used() > 0, "some were alike");
+}

@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 use super::super::columns::{self, Column};
 use super::super::kind::Kind;
 use super::super::resource::Resource;
-use super::super::strategy::{Strategy, WriteContext};
+use super::super::strategy::{OwnText, Strategy, WriteContext};
+use crate::apiserver::codec::scalar::is_canonical_micro_time;
 use crate::apiserver::validation::json::JsonExt;
-use crate::apiserver::validation::names::{dns_label, qualified_name};
+use crate::apiserver::validation::names::{dns_label, dns_subdomain, qualified_name};
 use crate::apiserver::validation::{FieldError, Path};
 
 const COLUMNS: &[Column] = &[
@@ -36,6 +37,17 @@ const RENAMED: [(&str, &str); 7] = [
     ("deprecatedLastTimestamp", "lastTimestamp"),
     ("deprecatedCount", "count"),
 ];
+
+/// What is different in each of the events that one reporter writes for one reason.
+const OWN_TEXTS: &[OwnText] = &[
+    OwnText { section: "regarding", name: "name", takes: |_| true },
+    OwnText { section: "regarding", name: "uid", takes: |_| true },
+    OwnText { section: "regarding", name: "resourceVersion", takes: |_| true },
+    OwnText { section: "", name: "note", takes: |note| note.len() <= MAX_NOTE },
+    OwnText { section: "", name: "eventTime", takes: is_canonical_micro_time },
+];
+/// Longest text, bytes.
+const MAX_NOTE: usize = 1024;
 
 /// Event of the core group: the stored form.
 pub(super) fn core() -> Resource {
@@ -110,7 +122,7 @@ impl Event {
                 out.push(FieldError::invalid(&Path::root(key), "", format!("can have at most {limit} characters")));
             }
         }
-        if self.text(event, "message").len() > 1024 {
+        if self.text(event, "message").len() > MAX_NOTE {
             out.push(FieldError::invalid(&Path::root("message"), "", "can have at most 1024 characters"));
         }
         let kind = self.text(event, "type");
@@ -152,6 +164,22 @@ impl Strategy for Event {
     }
 
     fn prepare_for_create(&self, _context: &WriteContext<'_>, _object: &mut Value) {}
+
+    fn has_replicas(&self) -> bool {
+        self.converts
+    }
+
+    fn own_texts(&self) -> &'static [OwnText] {
+        OWN_TEXTS
+    }
+
+    fn takes_name(&self, name: &str) -> bool {
+        dns_subdomain(name).is_empty()
+    }
+
+    fn is_alike_under_any_name(&self, _event: &Value) -> bool {
+        true
+    }
 
     fn field_labels(&self) -> &'static [&'static str] {
         &[
