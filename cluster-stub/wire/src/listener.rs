@@ -176,7 +176,11 @@ async fn apart(answer: BoxFuture<'static, Response<Body>>) -> Response<Body> {
 }
 
 /// Serves until the client goes, or `shutdown`; `None` when requests were still open long after that.
-async fn serve_http1<S>(stream: TlsStream<TcpStream>, service: S, shutdown: &CancellationToken) -> Option<hyper::Result<()>>
+async fn serve_http1<S>(
+    stream: TlsStream<TcpStream>,
+    service: S,
+    shutdown: &CancellationToken,
+) -> Option<hyper::Result<()>>
 where
     S: HttpService<Incoming, ResBody = Body, Error = Infallible, Future: Send> + Send,
 {
@@ -194,7 +198,11 @@ where
 
 /// The same. Requests are answered by the task that reads and writes the connection: what came in one piece is answered
 /// in one, without a task to start and wake for each.
-async fn serve_http2<S>(stream: TlsStream<TcpStream>, service: S, shutdown: &CancellationToken) -> Option<hyper::Result<()>>
+async fn serve_http2<S>(
+    stream: TlsStream<TcpStream>,
+    service: S,
+    shutdown: &CancellationToken,
+) -> Option<hyper::Result<()>>
 where
     S: HttpService<Incoming, ResBody = Body, Error = Infallible, Future: Send + 'static> + Send,
 {

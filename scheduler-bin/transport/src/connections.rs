@@ -125,7 +125,10 @@ impl Connections {
 }
 
 fn legacy_client(connector: HttpsConnector<HttpConnector>) -> Legacy {
-    legacy::Client::builder(TokioExecutor::new()).timer(TokioTimer::new()).pool_timer(TokioTimer::new()).build(connector)
+    legacy::Client::builder(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .pool_timer(TokioTimer::new())
+        .build(connector)
 }
 
 impl Service<Request<Body>> for Connections {

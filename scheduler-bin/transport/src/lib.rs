@@ -156,4 +156,3 @@ fn connector(config: &Config) -> Result<HttpsConnector<HttpConnector>, kube::Err
     }
     Ok(builder.enable_all_versions().wrap_connector(http))
 }
-

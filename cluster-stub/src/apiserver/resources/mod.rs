@@ -31,7 +31,9 @@ pub use columns::{Column, Columns};
 pub(in crate::apiserver) use kind::{restore_all_but, restore_metadata, same_but};
 pub use objects::{Change, EncodedChange, Objects};
 pub use resource::{Behavior, GroupResource, Resource, Subresource, Verbs};
-pub use strategy::{GarbagePolicy, GracefulDelete, OwnText, Rollback, ScaleStrategy, Strategy, UpdateStrategy, WriteContext};
+pub use strategy::{
+    GarbagePolicy, GracefulDelete, OwnText, Rollback, ScaleStrategy, Strategy, UpdateStrategy, WriteContext,
+};
 
 use std::sync::Arc;
 

@@ -137,18 +137,26 @@ mod tests {
     #[test]
     fn what_stands_in_the_way_is_left_to_others() {
         let bound = |pod: &str| {
-            bind(pod.as_bytes(), Plain { uid: "", node: "n", time: "t" }).map(|bytes| String::from_utf8(bytes).expect("text"))
+            bind(pod.as_bytes(), Plain { uid: "", node: "n", time: "t" })
+                .map(|bytes| String::from_utf8(bytes).expect("text"))
         };
         let condition = r#""conditions":[{"lastTransitionTime":"t","status":"True","type":"PodScheduled"}]"#;
         for (pod, want) in [
-            (r#"{"metadata":{},"spec":{},"status":{}}"#, format!(r#"{{"metadata":{{}},"spec":{{"nodeName":"n"}},"status":{{{condition}}}}}"#)),
+            (
+                r#"{"metadata":{},"spec":{},"status":{}}"#,
+                format!(r#"{{"metadata":{{}},"spec":{{"nodeName":"n"}},"status":{{{condition}}}}}"#),
+            ),
             (
                 r#"{"kind":"Pod","metadata":{},"spec":{"a":{"b":"}"}},"status":{"phase":"x"}}"#,
-                format!(r#"{{"kind":"Pod","metadata":{{}},"spec":{{"a":{{"b":"}}"}},"nodeName":"n"}},"status":{{{condition},"phase":"x"}}}}"#),
+                format!(
+                    r#"{{"kind":"Pod","metadata":{{}},"spec":{{"a":{{"b":"}}"}},"nodeName":"n"}},"status":{{{condition},"phase":"x"}}}}"#
+                ),
             ),
             (
                 r#"{"metadata":{},"spec":{"z":1},"status":{"a":0,"phase":"x"},"x":1}"#,
-                format!(r#"{{"metadata":{{}},"spec":{{"nodeName":"n","z":1}},"status":{{"a":0,{condition},"phase":"x"}},"x":1}}"#),
+                format!(
+                    r#"{{"metadata":{{}},"spec":{{"nodeName":"n","z":1}},"status":{{"a":0,{condition},"phase":"x"}},"x":1}}"#
+                ),
             ),
         ] {
             assert_eq!(bound(pod), Some(want), "{pod}");
@@ -170,7 +178,9 @@ mod tests {
             assert_eq!(bound(pod), None, "{pod}");
         }
         let pod = br#"{"metadata":{"uid":"u"},"spec":{},"status":{}}"#;
-        for (uid, node, binds) in [("u", "n", true), ("", "n", true), ("v", "n", false), ("u", "", false), ("u", "n\"", false)] {
+        for (uid, node, binds) in
+            [("u", "n", true), ("", "n", true), ("v", "n", false), ("u", "", false), ("u", "n\"", false)]
+        {
             assert_eq!(bind(pod, Plain { uid, node, time: "t" }).is_some(), binds, "{uid} {node}");
         }
     }

@@ -174,7 +174,8 @@ mod tests {
     fn a_usual_pod_is_bound_the_plain_way() {
         let pod = json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p", "uid": "u", "labels": {"a": "b"}},
             "spec": {"containers": [{"name": "c"}], "volumes": []}, "status": {"phase": "Pending", "qosClass": "Burstable"}});
-        let binding = json!({"kind": "Binding", "metadata": {"name": "p", "uid": "u"}, "target": {"kind": "Node", "name": "n"}});
+        let binding =
+            json!({"kind": "Binding", "metadata": {"name": "p", "uid": "u"}, "target": {"kind": "Node", "name": "n"}});
         let bytes = stored::encode(&pod);
         assert!(plain(&binding, "t").is_some_and(|plain| encoded::bind(&bytes, plain).is_some()));
         for (key, value) in [("labels", json!({"a": "b"})), ("resourceVersion", json!("5"))] {
