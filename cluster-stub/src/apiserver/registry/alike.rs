@@ -29,8 +29,9 @@ use crate::apiserver::resources::OwnText;
 use crate::apiserver::status::ApiError;
 use crate::apiserver::validation::json::JsonExt;
 
-/// Kinds of creations that are known at a time; when there are as many, all are forgotten.
+/// Kinds of creations that are known at a time, and bytes that they take; when it is more, all are forgotten.
 const MAX_KNOWN: usize = 1024;
+const MAX_BYTES: usize = 4 * 1024 * 1024;
 /// Longer bodies are not compared with others, bytes.
 const MAX_BODY: usize = 16 * 1024;
 /// Larger objects are not kept, bytes.
@@ -82,9 +83,16 @@ struct Admitted {
 #[derive(Default)]
 pub(super) struct Known {
     hasher: RandomState,
-    creations: Mutex<HashMap<u64, State>>,
+    creations: Mutex<Creations>,
     /// Objects that were created by it.
     n_used: AtomicU64,
+}
+
+/// By what the requests are known by.
+#[derive(Default)]
+struct Creations {
+    states: HashMap<u64, State>,
+    n_bytes: usize,
 }
 
 #[derive(Clone)]
@@ -210,13 +218,10 @@ impl Registry {
     /// Whether it is worth noting what comes out of a create: not of the first of its kind.
     pub(super) fn is_worth_noting(&self, candidate: &Candidate<'_>) -> bool {
         let mut creations = self.0.alike.creations.lock().unwrap_or_else(PoisonError::into_inner);
-        if creations.contains_key(&candidate.hash) {
+        if creations.states.contains_key(&candidate.hash) {
             return true;
         }
-        if creations.len() >= MAX_KNOWN {
-            creations.clear();
-        }
-        creations.insert(candidate.hash, State::Seen);
+        creations.put(candidate.hash, State::Seen);
         false
     }
 
@@ -238,18 +243,49 @@ impl Registry {
             }
         };
         let mut creations = self.0.alike.creations.lock().unwrap_or_else(PoisonError::into_inner);
-        creations.insert(candidate.hash, state);
+        creations.put(candidate.hash, state);
     }
 }
 
 impl Known {
     fn get(&self, hash: u64) -> Option<State> {
-        self.creations.lock().unwrap_or_else(PoisonError::into_inner).get(&hash).cloned()
+        self.creations.lock().unwrap_or_else(PoisonError::into_inner).states.get(&hash).cloned()
+    }
+
+    #[cfg(test)]
+    pub(super) fn n_bytes(&self) -> usize {
+        self.creations.lock().unwrap_or_else(PoisonError::into_inner).n_bytes
     }
 
     #[cfg(test)]
     pub(super) fn n_used(&self) -> u64 {
         self.n_used.load(Ordering::Relaxed)
+    }
+}
+
+impl Creations {
+    fn put(&mut self, hash: u64, state: State) {
+        let n_bytes = state.n_bytes();
+        if self.states.len() >= MAX_KNOWN || self.n_bytes + n_bytes > MAX_BYTES {
+            *self = Creations::default();
+        }
+        self.n_bytes += n_bytes;
+        if let Some(before) = self.states.insert(hash, state) {
+            self.n_bytes -= before.n_bytes();
+        }
+    }
+}
+
+impl State {
+    /// What is kept of requests and objects.
+    fn n_bytes(&self) -> usize {
+        match self {
+            State::Seen => 0,
+            State::Noted(creation) | State::Trusted(creation) => {
+                let body: usize = creation.between.iter().map(|piece| piece.len()).sum();
+                body + creation.stencil.size() + creation.served.as_ref().map_or(0, Stencil::size)
+            }
+        }
     }
 }
 

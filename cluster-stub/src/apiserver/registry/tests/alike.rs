@@ -436,3 +436,19 @@ fn events_that_are_alike_become_what_the_whole_way_makes_of_them() {
         .expect("both ways agree");
     assert!(client.n_used() > 0, "some were alike");
 }
+
+#[tokio::test]
+async fn what_is_remembered_is_bounded() {
+    let client = cluster(false).await;
+    let mut pod = pause();
+    for index in 0..140 {
+        pod["metadata"]["annotations"] = json!({"n": index.to_string(), "more": "x".repeat(15_000)});
+        for name in ["a", "b"] {
+            assert!(client.0.0.alike.n_bytes() <= 4 * 1024 * 1024);
+            let (code, made) = client.json("POST", PODS, named(&pod, name)).await;
+            assert_eq!(code, 201, "{made}");
+            client.json("DELETE", &format!("{PODS}/{name}"), json!({"gracePeriodSeconds": 0})).await;
+        }
+    }
+    assert_eq!(client.n_used(), 0);
+}
