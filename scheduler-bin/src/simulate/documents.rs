@@ -26,6 +26,15 @@ const EXPORT_KEYS: [(&str, &str, &str); 7] = [
     ("namespaces", "Namespace", "v1"),
 ];
 
+/// The key of an export with the simulator's own scheduler configuration, and the kind under which it is handed over.
+const EXPORT_CONFIGURATION: &str = "schedulerConfig";
+pub(crate) const CONFIGURATION_KIND: &str = "KubeSchedulerConfiguration";
+
+/// The configuration in an export, so that its being there is known.
+fn configuration(place: String) -> Document {
+    Document { object: serde_json::json!({ "kind": CONFIGURATION_KIND }), place }
+}
+
 /// What is done with each object, or with the error in its place. An error that is given back ends the reading.
 pub(crate) type Take<'a> = dyn FnMut(Result<Document, ManifestError>) -> Result<(), ManifestError> + 'a;
 
@@ -124,6 +133,12 @@ impl Pieces {
             self.items = Some(usize::MAX);
             self.text.clear();
             return Ok(());
+        }
+        if self.is_export && trimmed.strip_suffix(':') == Some(EXPORT_CONFIGURATION) {
+            if self.items.take().is_some() {
+                self.end_item(name, take)?;
+            }
+            take(Ok(configuration(format!("{name}:{number}"))))?;
         }
         if let Some(indent) = self.items {
             let own = trimmed.len() - trimmed.trim_start().len();
@@ -251,7 +266,12 @@ struct TopLevel<'a, 't> {
 
 impl TopLevel<'_, '_> {
     fn hand_over<E: serde::de::Error>(&mut self, object: Value, place: &str) -> Result<(), E> {
-        hand_over(object, place, self.take).map_err(|error| {
+        let result = hand_over(object, place, self.take);
+        self.unless_ended(result)
+    }
+
+    fn unless_ended<E: serde::de::Error>(&mut self, result: Result<(), ManifestError>) -> Result<(), E> {
+        result.map_err(|error| {
             *self.ended = Some(error);
             E::custom("ended")
         })
@@ -302,6 +322,12 @@ impl<'de> Visitor<'de> for &mut TopLevel<'_, '_> {
             let item =
                 manifest::inherit(item, text("kind").strip_suffix("List").unwrap_or_default(), text("apiVersion"));
             self.hand_over(item, &place)?;
+        }
+        let is_configured =
+            fields.get(EXPORT_CONFIGURATION).and_then(Value::as_object).is_some_and(|map| !map.is_empty());
+        if is_configured && !fields.contains_key("kind") {
+            let result = (self.take)(Ok(configuration(format!("{}:{start}", self.name))));
+            self.unless_ended(result)?;
         }
         Ok(())
     }
@@ -468,6 +494,8 @@ mod tests {
     fn a_simulators_export_is_read() {
         let export = "{\"pods\":[{\"metadata\":{\"name\":\"p\"}}],\"nodes\":[{\"metadata\":{\"name\":\"n\"}}],\"pvs\":null,\"schedulerConfig\":{}}";
         assert_eq!(read(export), ["Pod p @f:1 item 1", "Node n @f:1 item 1"]);
+        let configured = export.replace("{}}", "{\"profiles\":[]}}");
+        assert_eq!(read(&configured)[2], "KubeSchedulerConfiguration  @f:1");
         // As its web page writes it.
         let yaml = "pods:\n  - metadata:\n      name: p\n      labels:\n        pods: few\n    spec:\n      containers:\n        - name: c\n          command:\n            - nodes:\n  - metadata:\n      name: q\nnodes:\n  - metadata:\n      name: n1\npvs: []\npvcs: []\nstorageClasses: []\npriorityClasses:\n  - metadata:\n      name: high\n    value: 10\nschedulerConfig:\n  kind: KubeSchedulerConfiguration\n  profiles:\n    - schedulerName: default-scheduler\nnamespaces:\n  - metadata:\n      name: default\n";
         let want = [
@@ -475,6 +503,7 @@ mod tests {
             "Pod q @f:11 item 2",
             "Node n1 @f:14 item 1",
             "PriorityClass high @f:20 item 1",
+            "KubeSchedulerConfiguration  @f:23",
             "Namespace default @f:28 item 1",
         ];
         assert_eq!(read(yaml), want);

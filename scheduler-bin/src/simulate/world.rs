@@ -140,6 +140,13 @@ impl World {
             let world = &mut *self;
             let result = documents::each(&file, &mut |document| {
                 let result = document.map_err(WorldError::Manifest).and_then(|document| {
+                    if document.object["kind"] == documents::CONFIGURATION_KIND {
+                        world.warnings.push(format!(
+                            "{}: the scheduler configuration in an export is not used; give it with --config",
+                            document.place
+                        ));
+                        return Ok(());
+                    }
                     world.check(&document, origin)?;
                     let told = world.seen.tell(&document, origin)?;
                     if told == Told::Again {
