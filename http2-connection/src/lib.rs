@@ -116,7 +116,9 @@ mod tests {
             let (inner, done) = (spawned.clone(), Arc::clone(&done));
             spawned.execute(async move {
                 let again = Arc::clone(&done);
-                inner.execute(async move { drop(again.fetch_add(1, Ordering::Relaxed)) });
+                inner.execute(async move {
+                    again.fetch_add(1, Ordering::Relaxed);
+                });
                 tokio::task::yield_now().await;
                 done.fetch_add(1, Ordering::Relaxed);
             });
