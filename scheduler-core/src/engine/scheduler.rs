@@ -29,7 +29,7 @@ use crate::queue::{EventMap, ProfileRules, QueueOptions, SchedulingQueue};
 /// use scheduler_core::config::KubeSchedulerConfiguration;
 /// use scheduler_core::engine::{Change, Options, Outcome, Scheduler};
 /// use scheduler_core::framework::EffectKind;
-/// use scheduler_core::model::{Node, Pod, PodTemplate, Resources, Timestamp};
+/// use scheduler_core::model::{Node, NodeTemplate, Pod, PodTemplate, Resources, Timestamp};
 ///
 /// let config = KubeSchedulerConfiguration::default();
 /// let registry = scheduler_core::plugins::registry();
@@ -38,7 +38,8 @@ use crate::queue::{EventMap, ProfileRules, QueueOptions, SchedulingQueue};
 /// let now = Timestamp::ZERO;
 ///
 /// let allocatable = Resources { milli_cpu: 4_000, memory: 8 << 30, pods: 110, ..Resources::default() };
-/// let node = Node { name: "n1".into(), allocatable, ..Node::default() };
+/// let template = NodeTemplate { allocatable, ..NodeTemplate::default() };
+/// let node = Node { name: "n1".into(), ..template.into() };
 /// let (namespace, scheduler_name) = ("default".into(), "default-scheduler".into());
 /// let template = PodTemplate { namespace, scheduler_name, ..PodTemplate::default() };
 /// let pod = Pod { name: "p".into(), uid: "1".into(), ..template.into() };
