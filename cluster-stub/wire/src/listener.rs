@@ -35,6 +35,9 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(32);
 const MAX_HEADER_BYTES: u32 = 1024 * 1024;
 /// Concurrent requests on one HTTP/2 connection. Go's default.
 const MAX_STREAMS: u32 = 250;
+/// Requests on one HTTP/2 connection that a client gave up before they were begun: more end the connection. As many as Go's
+/// server lets wait, four times the concurrent ones.
+const MAX_ABANDONED: usize = 4 * MAX_STREAMS as usize;
 /// An HTTP/2 connection that is silent for so long is pinged, and closed when no answer comes.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// How long connections may take to end when the server stops.
@@ -212,6 +215,7 @@ where
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(MAX_STREAMS)
+        .max_pending_accept_reset_streams(MAX_ABANDONED)
         .max_header_list_size(MAX_HEADER_BYTES)
         .keep_alive_interval(KEEP_ALIVE)
         .keep_alive_timeout(KEEP_ALIVE);

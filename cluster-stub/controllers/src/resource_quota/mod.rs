@@ -1,11 +1,12 @@
-//! The resource quota controller: writes into a quota's status what its namespace uses.
+//! The resource quota controller: writes into a quota's status what its namespace uses, after something went or shrank, or the
+//! quota itself changed. What comes is charged by admission. Upstream: v1.36.2 pkg/controller/resourcequota.
 
 mod usage;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use k8s_openapi::api::core::v1::{ResourceQuota, ResourceQuotaStatus};
+use k8s_openapi::api::core::v1::{Pod, PodSpec, ResourceQuota, ResourceQuotaStatus, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 
 use crate::runtime::api::{ApiClient, SyncError};
@@ -43,17 +44,23 @@ pub(super) fn start(context: &Context) {
         collections: RwLock::default(),
     });
     let queue = controller.queue.clone();
-    context.informers.resource_quotas.on_change(move |delta| queue.add(ObjectKey::of(delta.object().as_ref())));
+    // Admission charges what comes, before it is there: whoever counted because of a charge, or of what came, might miss an
+    // object on its way, and give back what it was charged.
+    context.informers.resource_quotas.on_change(move |delta| {
+        let hard = |quota: &ResourceQuota| quota.spec.as_ref().and_then(|spec| spec.hard.clone());
+        if delta.old().is_none_or(|old| hard(old) != hard(delta.object())) {
+            queue.add(ObjectKey::of(delta.object().as_ref()));
+        }
+    });
     let watcher = Arc::clone(&controller);
-    // Objects that come, go or begin to go; what is in between changes nothing but for pods and services, below.
-    let _watched = context.informers.on_metadata(move |_, meta, _| {
-        watcher.enqueue_namespace(meta.namespace.as_deref().unwrap_or_default());
+    let _watched = context.informers.on_metadata(move |_, meta, is_gone| {
+        if is_gone {
+            watcher.enqueue_namespace(meta.namespace.as_deref().unwrap_or_default());
+        }
     });
     let watcher = Arc::clone(&controller);
     context.informers.pods.on_change(move |delta| {
-        if delta.old().is_some_and(|old| {
-            pod::is_terminal(old) != pod::is_terminal(delta.object()) || old.spec != delta.object().spec
-        }) {
+        if delta.old().is_some_and(|old| is_counted_otherwise(old, delta.object())) {
             watcher.enqueue_namespace(delta.object().metadata.namespace.as_deref().unwrap_or_default());
         }
     });
@@ -64,6 +71,23 @@ pub(super) fn start(context: &Context) {
         }
     });
     context.run(&controller, WORKERS);
+}
+
+/// Whether a quota may count the pod otherwise than before. Upstream: v1.36.2 pkg/quota/v1/install/update_filter.go.
+fn is_counted_otherwise(old: &Pod, new: &Pod) -> bool {
+    fn spec<'p, T>(pod: &'p Pod, of: impl Fn(&'p PodSpec) -> T) -> Option<T> {
+        pod.spec.as_ref().map(of)
+    }
+    fn requests(spec: &PodSpec) -> impl Iterator<Item = &Option<ResourceRequirements>> {
+        let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
+        containers.map(|container| &container.resources).chain([&spec.resources])
+    }
+    let same_requests = match (spec(old, requests), spec(new, requests)) {
+        (Some(old), Some(new)) => old.eq(new),
+        (old, new) => old.is_none() && new.is_none(),
+    };
+    let deadline = |pod| spec(pod, |spec| spec.active_deadline_seconds);
+    !same_requests || pod::is_terminal(old) != pod::is_terminal(new) || deadline(old) != deadline(new)
 }
 
 impl QuotaController {
@@ -167,6 +191,36 @@ impl Reconcile for QuotaController {
         match self.api.update_status(&changed).await {
             Err(error) if !error.is_not_found() => Err(error),
             _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(change: impl FnOnce(&mut Pod)) -> Pod {
+        let object = serde_json::json!({
+            "metadata": {"name": "p"},
+            "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
+        });
+        let mut pod = serde_json::from_value(object).expect("a pod");
+        change(&mut pod);
+        pod
+    }
+
+    #[test]
+    fn a_binding_is_no_reason_to_count_and_what_counts_is() {
+        let before = pod(|_| {});
+        let spec = |pod: &mut Pod, change: fn(&mut PodSpec)| change(pod.spec.as_mut().expect("it has one"));
+        let bound = pod(|pod| spec(pod, |spec| spec.node_name = Some("n".to_owned())));
+        assert!(!is_counted_otherwise(&before, &bound));
+        for counted in [
+            pod(|pod| spec(pod, |spec| spec.containers[0].resources = None)),
+            pod(|pod| spec(pod, |spec| spec.active_deadline_seconds = Some(5))),
+            pod(|pod| pod.status.get_or_insert_default().phase = Some("Succeeded".to_owned())),
+        ] {
+            assert!(is_counted_otherwise(&before, &counted), "{counted:?}");
         }
     }
 }

@@ -155,7 +155,8 @@ impl Registry {
             return None;
         }
         // Encoders of Go end a body with a line break.
-        let body = body.trim_ascii_end();
+        let n_blanks = body.iter().rev().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')).count();
+        let body = &body[..body.len() - n_blanks];
         let places = places(body, strategy.own_texts())?;
         let text = |place: &Range<usize>| std::str::from_utf8(&body[place.clone()]).ok();
         for (which, place) in &places {

@@ -207,9 +207,17 @@ fn set_namespace(entry: &Entry, namespace: &str, object: &mut Value) -> Result<(
     }
     if given.is_empty() {
         meta::metadata_mut(object)?.insert("namespace".to_string(), namespace.into());
-    } else if given != namespace {
-        let why = "the namespace of the provided object does not match the namespace sent on the request";
-        return Err(ApiError::bad_request(why));
+        return Ok(());
     }
-    Ok(())
+    check_namespace(given, namespace)
+}
+
+/// Refuses a body with another namespace than the path's; one without may be of any. Upstream: v1.36.2
+/// apiserver/pkg/endpoints/handlers `createHandler`, for subresources, too.
+pub(super) fn check_namespace(given: &str, namespace: &str) -> Result<(), ApiError> {
+    if given.is_empty() || given == namespace {
+        return Ok(());
+    }
+    let why = "the namespace of the provided object does not match the namespace sent on the request";
+    Err(ApiError::bad_request(why))
 }

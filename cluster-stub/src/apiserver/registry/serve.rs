@@ -260,8 +260,11 @@ impl Registry {
         mut object: Value,
         accept: Accept,
     ) -> Result<Response, ApiError> {
-        action.apply_defaults(&mut object);
         let info = &ctx.info;
+        if entry.resource.namespaced {
+            super::create::check_namespace(super::meta::text(&object, "namespace"), &info.namespace)?;
+        }
+        action.apply_defaults(&mut object);
         let options = super::create::create_options(ctx);
         let mut request = AdmissionRequest {
             operation: Operation::Create,
