@@ -1,6 +1,7 @@
 //! How much memory the engine takes: counted by the allocator with the feature `count-allocations`, otherwise the growth
 //! of a fresh process's anonymous memory. A process that freed memory before would reuse it, and the growth would say too
-//! little; one whose allocator keeps free pages for a second, as it does otherwise, would say too much.
+//! little; one whose allocator keeps free pages for a second and rounds up to huge pages, as it does otherwise, would say
+//! too much.
 
 use std::process::Command;
 
@@ -10,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::shapes::Case;
 
-/// Milliseconds after which mimalloc gives free pages back to the system.
-const PURGE_DELAY: &str = "MIMALLOC_PURGE_DELAY";
+/// Lets mimalloc give free pages back to the system at once, and take no huge pages, of which most columns fill parts only.
+const EXACT: [(&str, &str); 2] = [("MIMALLOC_PURGE_DELAY", "0"), ("MIMALLOC_ALLOW_THP", "0")];
 
 /// Growth below this is lost among the pages of the allocator.
 const LEAST_GROWTH: u64 = 4 << 20;
@@ -49,7 +50,7 @@ impl Footprint {
         let output = Command::new(std::env::current_exe().ok()?)
             .args(["bench", "--footprint", "--shape", Shape::Basic.name()])
             .args(["--nodes", &case.n_nodes.to_string(), "--existing", &case.n_existing.to_string()])
-            .env(PURGE_DELAY, "0")
+            .envs(EXACT)
             .output()
             .ok()?;
         serde_json::from_slice(&output.stdout).ok()

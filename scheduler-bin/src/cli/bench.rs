@@ -61,7 +61,7 @@ Columns, and the names in JSON (kind BenchReport, a list `rows`):
   PODS/S       podsPerSecond: the whole loop in one process: queueing, deciding, hearing of the binding and of the pod
   ALLOCS       allocationsPerDecision; counted only with `--features count-allocations`, which is slower
   memory       bytesPerNode, bytesPerBoundPod: growth of a fresh process that loads the cluster, without its files and what its
-               allocator holds free (memorySource); null below 4 MiB of growth
+               allocator holds free or rounds up (memorySource); null below 4 MiB of growth
 Also: nodesEvaluated and nodesFeasible (means over placed pods), podsUnschedulable, and `placements`, a hash over the chosen
 nodes in order: two runs that decide alike have the same.";
 
