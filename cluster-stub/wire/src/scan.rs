@@ -64,8 +64,8 @@ pub fn place(json: &[u8], key: &[u8]) -> Option<Range<usize>> {
 }
 
 /// The texts at the ends of `ways`, each a member of a member (`status`, `phase`) of the compact JSON object that `json` is, or
-/// one of its own members (an empty name and `note`), as places in `json`: an empty one where there is no such text, `None` where it is written with escapes. `None` for all when
-/// `json` is no such object.
+/// one of its own members (an empty name and `note`), as places in `json`: an empty one where there is no such text, `None`
+/// where it is written with escapes. `None` for all when `json` is no such object.
 ///
 /// ```
 /// use cluster_stub_wire::scan::texts;

@@ -7,12 +7,33 @@ use serde_json::Value;
 
 use super::context::{RequestContext, format_time};
 use super::options::DeleteOptions;
-use super::{Registry, meta};
+use super::{Entry, Registry, meta};
 use crate::apiserver::codec::sketch::{Sketch, Wanted};
 use crate::apiserver::codec::stored;
 use crate::apiserver::resources::{Change, EncodedChange, GroupResource, Objects};
 use crate::apiserver::status::ApiError;
+use crate::store::KeyValue;
 use bytes::Bytes;
+
+/// What becomes of an encoded object.
+enum Rewrite {
+    /// These bytes.
+    With(Bytes),
+    /// Nothing else.
+    Same,
+    /// It takes another way to tell.
+    Otherwise,
+}
+
+/// What became of it.
+enum Rewritten {
+    /// It is as wanted.
+    Done,
+    /// There is none.
+    Absent,
+    /// It takes another way; nothing was written.
+    Otherwise,
+}
 
 /// Tries before a change gives up against other writers.
 const ATTEMPTS: usize = 64;
@@ -37,6 +58,34 @@ impl Registry {
         let place = super::update::Place { namespace: "", name, subresource: "" };
         let change = super::update::Change { place, uid: None, admitted_as: None };
         self.change(&ctx, &entry, change, &mut compute).await.map(drop)
+    }
+
+    /// Writes what `rewrite` makes of an encoded object, until no other writer is in between.
+    async fn rewrite(
+        &self,
+        entry: &Entry,
+        namespace: &str,
+        name: &str,
+        mut rewrite: impl FnMut(&KeyValue) -> Result<Rewrite, ApiError>,
+    ) -> Result<Rewritten, ApiError> {
+        let key = Bytes::from(entry.key(namespace, name));
+        let mut current = self.read_encoded(&key).await?;
+        for _ in 0..ATTEMPTS {
+            let Some(old) = current else { return Ok(Rewritten::Absent) };
+            let bytes = match rewrite(&old)? {
+                Rewrite::With(bytes) => bytes,
+                Rewrite::Same => return Ok(Rewritten::Done),
+                Rewrite::Otherwise => return Ok(Rewritten::Otherwise),
+            };
+            match self.replace_encoded(&key, old.mod_revision, bytes).await? {
+                Ok(revision) => {
+                    self.tell_updated(entry, namespace, name, revision);
+                    return Ok(Rewritten::Done);
+                }
+                Err(newer) => current = newer,
+            }
+        }
+        Err(ApiError::conflict(entry.qualified(), name, super::update::MODIFIED))
     }
 }
 
@@ -131,33 +180,24 @@ impl Objects for Registry {
     ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let entry = self.entry_of(resource)?;
-            let key = Bytes::from(entry.key(namespace, name));
-            let mut current = self.read_encoded(&key).await?;
-            for _ in 0..ATTEMPTS {
-                let old = current.ok_or_else(|| ApiError::not_found(entry.qualified(), name))?;
+            let rewrite = |old: &KeyValue| -> Result<Rewrite, ApiError> {
                 let sketch = if entry.converts { None } else { Sketch::read(&old.value, wanted) };
                 // One that is not encoded as usual.
-                let Some(sketch) = sketch else {
-                    return self.update(resource, namespace, name, change).await.map(drop);
-                };
+                let Some(sketch) = sketch else { return Ok(Rewrite::Otherwise) };
                 let mut object = sketch.object().clone();
                 stored::set_resource_version(&mut object, old.mod_revision.0).map_err(ApiError::internal)?;
                 change(&mut object)?;
-                let Some(bytes) = sketch.write(&object) else {
-                    return self.update(resource, namespace, name, change).await.map(drop);
-                };
-                if *bytes == *old.value {
-                    return Ok(());
-                }
-                match self.replace_encoded(&key, old.mod_revision, bytes.into()).await? {
-                    Ok(revision) => {
-                        self.tell_updated(&entry, namespace, name, revision);
-                        return Ok(());
-                    }
-                    Err(newer) => current = newer,
-                }
+                Ok(match sketch.write(&object) {
+                    None => Rewrite::Otherwise,
+                    Some(bytes) if *bytes == *old.value => Rewrite::Same,
+                    Some(bytes) => Rewrite::With(bytes.into()),
+                })
+            };
+            match self.rewrite(&entry, namespace, name, rewrite).await? {
+                Rewritten::Done => Ok(()),
+                Rewritten::Absent => Err(ApiError::not_found(entry.qualified(), name)),
+                Rewritten::Otherwise => self.update(resource, namespace, name, change).await.map(drop),
             }
-            Err(ApiError::conflict(entry.qualified(), name, super::update::MODIFIED))
         })
     }
 
@@ -173,20 +213,9 @@ impl Objects for Registry {
             if entry.converts {
                 return Ok(false);
             }
-            let key = Bytes::from(entry.key(namespace, name));
-            let mut current = self.read_encoded(&key).await?;
-            for _ in 0..ATTEMPTS {
-                let Some(old) = current else { return Ok(false) };
-                let Some(bytes) = change(&old.value) else { return Ok(false) };
-                match self.replace_encoded(&key, old.mod_revision, bytes.into()).await? {
-                    Ok(revision) => {
-                        self.tell_updated(&entry, namespace, name, revision);
-                        return Ok(true);
-                    }
-                    Err(newer) => current = newer,
-                }
-            }
-            Err(ApiError::conflict(entry.qualified(), name, super::update::MODIFIED))
+            let rewrite =
+                |old: &KeyValue| Ok(change(&old.value).map_or(Rewrite::Otherwise, |bytes| Rewrite::With(bytes.into())));
+            Ok(matches!(self.rewrite(&entry, namespace, name, rewrite).await?, Rewritten::Done))
         })
     }
 
