@@ -10,9 +10,9 @@ use http::Request;
 use k8s_openapi::api::authentication::v1::{
     SelfSubjectReview, TokenRequest, TokenRequestSpec, TokenReview, TokenReviewSpec,
 };
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Service, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, ResourceQuota, Service, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, RoleBinding};
-use kube::api::{Api, ListParams, PostParams, WatchParams};
+use kube::api::{Api, DeleteParams, ListParams, PostParams, WatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::{Value, json};
@@ -224,6 +224,113 @@ async fn shutdown_ends_watches() {
         .await
         .expect("the watch ends")
         .expect("without a panic");
+}
+
+#[tokio::test]
+async fn a_quota_holds_against_clients_that_create_at_once() {
+    use futures::StreamExt as _;
+    let cluster = Cluster::start(ClusterOptions { controllers: true, ..bare() }).await.expect("a cluster");
+    let client = admin(&cluster).await;
+    let accounts = Api::<ServiceAccount>::namespaced(client.clone(), "default");
+    let quotas = Api::<ResourceQuota>::namespaced(client.clone(), "default");
+    let patience = std::time::Duration::from_secs(60);
+    tokio::time::timeout(patience, async {
+        while accounts.get("default").await.is_err() {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    })
+    .await
+    .expect("a controller makes the service account");
+    for round in 0..4 {
+        let name = format!("q{round}");
+        let quota = json!({"metadata": {"name": name}, "spec": {"hard": {"pods": (5 * (round + 1)).to_string()}}});
+        let quota = serde_json::from_value(quota).expect("a quota");
+        quotas.create(&PostParams::default(), &quota).await.expect("a quota");
+        tokio::time::timeout(patience, async {
+            while quotas.get(&name).await.expect("it is there").status.is_none_or(|status| status.used.is_none()) {
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+        })
+        .await
+        .expect("a controller counts");
+        let pods = Api::<Pod>::namespaced(client.clone(), "default");
+        let made = futures::stream::iter(0..24)
+            .map(|index| {
+                let pod = json!({
+                    "metadata": {"name": format!("p{round}-{index}")},
+                    "spec": {"containers": [{"name": "c", "image": "i"}]},
+                });
+                let (pods, pod) = (pods.clone(), serde_json::from_value::<Pod>(pod).expect("a pod"));
+                async move { pods.create(&PostParams::default(), &pod).await.is_ok() }
+            })
+            .buffer_unordered(4)
+            .filter(|made| std::future::ready(*made))
+            .count()
+            .await;
+        assert_eq!(made, 5, "round {round}");
+        // The next one counts these, too.
+        quotas.delete(&name, &DeleteParams::default()).await.expect("it goes");
+    }
+    cluster.shutdown().await;
+}
+
+/// A frame of HTTP/2: RFC 9113, section 4.1.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).expect("a short frame").to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+#[tokio::test]
+async fn a_client_may_give_up_many_requests_at_once() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    const HEADERS: u8 = 1;
+    const RESET: u8 = 3;
+    const SETTINGS: u8 = 4;
+    const GO_AWAY: u8 = 7;
+    // Both END_STREAM and END_HEADERS.
+    const WHOLE: u8 = 5;
+    const CANCEL: [u8; 4] = [0, 0, 0, 8];
+    // By the static table of HPACK: GET, https, /, and the authority x.
+    const GET_ROOT: [u8; 6] = [0x82, 0x87, 0x84, 0x41, 0x01, b'x'];
+    const N_GIVEN_UP: u32 = 200;
+
+    let cluster = Cluster::start(bare()).await.expect("a cluster");
+    let mut roots = rustls::RootCertStore::empty();
+    for certificate in config(&cluster).await.root_cert.expect("the kubeconfig has one") {
+        roots.add(certificate.into()).expect("a certificate");
+    }
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let mut tls = builder.expect("versions").with_root_certificates(roots).with_no_client_auth();
+    tls.alpn_protocols = vec![b"h2".to_vec()];
+    let address = cluster.server_url().trim_start_matches("https://").to_owned();
+    let tcp = tokio::net::TcpStream::connect(address).await.expect("the server listens");
+    let name = rustls::pki_types::ServerName::try_from("127.0.0.1").expect("an address");
+    let connector = tokio_rustls::TlsConnector::from(std::sync::Arc::new(tls));
+    let mut stream = connector.connect(name, tcp).await.expect("a connection");
+
+    let mut burst = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    burst.extend(frame(SETTINGS, 0, 0, &[]));
+    for stream in (0..N_GIVEN_UP).map(|index| 2 * index + 1) {
+        burst.extend(frame(HEADERS, WHOLE, stream, &GET_ROOT));
+        burst.extend(frame(RESET, 0, stream, &CANCEL));
+    }
+    let last = 2 * N_GIVEN_UP + 1;
+    burst.extend(frame(HEADERS, WHOLE, last, &GET_ROOT));
+    stream.write_all(&burst).await.expect("the server reads");
+    loop {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).await.expect("the connection stays");
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let id = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+        let mut payload = vec![0; length as usize];
+        stream.read_exact(&mut payload).await.expect("the connection stays");
+        assert_ne!(head[3], GO_AWAY, "{payload:?}");
+        if (head[3], id) == (HEADERS, last) {
+            break;
+        }
+    }
+    cluster.shutdown().await;
 }
 
 #[tokio::test]

@@ -47,8 +47,7 @@ pub(super) fn start(context: &Context) {
     // Admission charges what comes, before it is there: whoever counted because of a charge, or of what came, might miss an
     // object on its way, and give back what it was charged.
     context.informers.resource_quotas.on_change(move |delta| {
-        let hard = |quota: &ResourceQuota| quota.spec.as_ref().and_then(|spec| spec.hard.clone());
-        if delta.old().is_none_or(|old| hard(old) != hard(delta.object())) {
+        if delta.old().is_none_or(|old| has_other_limits(old, delta.object())) {
             queue.add(ObjectKey::of(delta.object().as_ref()));
         }
     });
@@ -71,6 +70,14 @@ pub(super) fn start(context: &Context) {
         }
     });
     context.run(&controller, WORKERS);
+}
+
+/// Whether what the quota allows changed, and not only what is charged.
+fn has_other_limits(old: &ResourceQuota, new: &ResourceQuota) -> bool {
+    fn hard(quota: &ResourceQuota) -> Option<&BTreeMap<String, ApiQuantity>> {
+        quota.spec.as_ref()?.hard.as_ref()
+    }
+    hard(old) != hard(new)
 }
 
 /// Whether a quota may count the pod otherwise than before. Upstream: v1.36.2 pkg/quota/v1/install/update_filter.go.
@@ -207,6 +214,20 @@ mod tests {
         let mut pod = serde_json::from_value(object).expect("a pod");
         change(&mut pod);
         pod
+    }
+
+    #[test]
+    fn a_charge_is_no_reason_to_count_and_another_limit_is() {
+        let quota = |allowed: &str, used: &str| {
+            let object = serde_json::json!({
+                "metadata": {"name": "q"},
+                "spec": {"hard": {"pods": allowed}},
+                "status": {"hard": {"pods": allowed}, "used": {"pods": used}},
+            });
+            serde_json::from_value::<ResourceQuota>(object).expect("a quota")
+        };
+        assert!(!has_other_limits(&quota("5", "1"), &quota("5", "2")));
+        assert!(has_other_limits(&quota("5", "1"), &quota("6", "1")));
     }
 
     #[test]

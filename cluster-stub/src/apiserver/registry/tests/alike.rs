@@ -366,6 +366,20 @@ async fn a_body_that_says_its_name_in_an_unusual_way_is_not_taken_for_one_of_man
     assert_eq!(client.n_used(), 0);
 }
 
+#[tokio::test]
+async fn behind_a_body_stands_what_json_calls_blank() {
+    let client = cluster(false).await;
+    for name in ["a", "b", "c"] {
+        client.make(PODS, named(&pause(), name)).await;
+    }
+    for (name, end, code) in [("d", " \t\r\n", 201), ("e", "\u{c}", 400), ("f", "\u{b}", 400), ("g", "}", 400)] {
+        let n_used = client.n_used();
+        let body = named(&pause(), name).to_string() + end;
+        let (got, answer) = client.call("POST", PODS, "application/json", &body).await;
+        assert_eq!((got, client.n_used() - n_used), (code, u64::from(code == 201)), "{end:?}: {answer}");
+    }
+}
+
 const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/ns/events";
 
 fn event(name: &str, pod: [&str; 3], note: &str, time: &str) -> Value {
