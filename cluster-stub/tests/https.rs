@@ -226,7 +226,7 @@ async fn shutdown_ends_watches() {
         .expect("without a panic");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_quota_holds_against_clients_that_create_at_once() {
     use futures::StreamExt as _;
     let cluster = Cluster::start(ClusterOptions { controllers: true, ..bare() }).await.expect("a cluster");

@@ -285,13 +285,6 @@ async fn failures_come_in_upstreams_order_and_words() {
         ),
         (
             "POST",
-            format!("{PODS}/p/binding"),
-            json!({"metadata": {"name": "p", "namespace": "zzz"}, "target": {"name": "n"}}),
-            400,
-            "the namespace of the provided object does not match the namespace sent on the request",
-        ),
-        (
-            "POST",
             CMS.to_string(),
             json!({"metadata": {"name": "q", "resourceVersion": "5"}}),
             500,
