@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{ListParams, PostParams};
 use kube::{Api, ResourceExt as _};
@@ -109,5 +109,32 @@ async fn of_two_replicas_with_one_lease_the_second_takes_over() -> Result<()> {
     );
     pods.create(&PostParams::default(), &for_scheduler("two", "plimsoll")?).await?;
     running(&pods, "two").await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn it_goes_on_when_the_server_was_killed_and_comes_back() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let data = dir.path().join("data");
+    let data = data.to_str().context("a temporary path is text")?;
+    let mut up = Up::start(&["--no-scheduler", "--data-dir", data])?;
+    let mut second = run(&up, &[])?;
+    let pods: Api<Pod> = Api::default_namespaced(up.client().await?);
+    pods.create(&PostParams::default(), &for_scheduler("before", "plimsoll")?).await?;
+    running(&pods, "before").await?;
+    let port = up.server.rsplit(':').next().context("the server has a port")?.to_owned();
+    up.kill()?;
+    let again = Up::start(&["--no-scheduler", "--data-dir", data, "--port", &port])?;
+    let pods: Api<Pod> = Api::default_namespaced(again.client().await?);
+    // More than it has connections.
+    for index in 0..20 {
+        pods.create(&PostParams::default(), &for_scheduler(&format!("p{index}"), "plimsoll")?).await?;
+    }
+    for index in 0..20 {
+        running(&pods, &format!("p{index}")).await?;
+    }
+    let (status, stderr) = second.terminate()?;
+    ensure!(status.success(), "{status}: {stderr}");
+    ensure!(!stderr.contains("panicked"), "{stderr}");
     Ok(())
 }
