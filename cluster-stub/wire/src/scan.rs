@@ -179,6 +179,15 @@ pub(crate) fn value_end(json: &[u8], at: usize) -> Option<usize> {
     }
 }
 
+/// Takes the text at `at` and gives the place behind it; `None` for another value, and for a text with an escape or with what
+/// would need one.
+pub(crate) fn text_at<'j>(json: &'j [u8], at: usize, text: &mut &'j str) -> Option<usize> {
+    let inside = json.get(at..)?.strip_prefix(b"\"")?;
+    let length = inside.iter().position(|byte| *byte < b' ' || matches!(byte, b'"' | b'\\'))?;
+    *text = std::str::from_utf8(&inside[..length]).ok()?;
+    (inside[length] == b'"').then_some(at + length + 2)
+}
+
 /// The place behind the text that begins with the quote at `at`.
 #[inline]
 fn text_end(json: &[u8], at: usize) -> Option<usize> {

@@ -1,6 +1,6 @@
-//! Plugins that add one small thing to new objects: tolerations, taints, classes, finalizers, topology labels.
+//! Plugins that add one small thing to new objects: tolerations, taints, classes, finalizers.
 //!
-//! Upstream: v1.36.2 `plugin/pkg/admission/{defaulttolerationseconds,nodetaint,storage,network,runtimeclass,podtopologylabels}`.
+//! Upstream: v1.36.2 `plugin/pkg/admission/{defaulttolerationseconds,nodetaint,storage,network,runtimeclass}`.
 
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
@@ -11,11 +11,9 @@ use crate::apiserver::resources::resource_list::quantity;
 use crate::apiserver::status::ApiError;
 use crate::apiserver::validation::json::JsonExt;
 
-const NODES: GroupResource = GroupResource::of("", "nodes");
 const STORAGE_CLASSES: GroupResource = GroupResource::of("storage.k8s.io", "storageclasses");
 const INGRESS_CLASSES: GroupResource = GroupResource::of("networking.k8s.io", "ingressclasses");
 const RUNTIME_CLASSES: GroupResource = GroupResource::of("node.k8s.io", "runtimeclasses");
-const TOPOLOGY_LABELS: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
 
 type Change = fn(&mut AdmissionRequest<'_>) -> Result<(), ApiError>;
 
@@ -223,34 +221,6 @@ fn apply_runtime_class(request: &mut AdmissionRequest<'_>, class: &Value) -> Res
     }
     Ok(())
 }
-
-/// PodTopologyLabels: a pod carries the zone and region of its node from the moment it is bound.
-pub(super) const POD_TOPOLOGY_LABELS: Defaulter = Defaulter {
-    name: "PodTopologyLabels",
-    change: |request| {
-        if !request.is_resource("", "pods") && !request.is("", "bindings") {
-            return Ok(());
-        }
-        let node = match request.subresource {
-            "" if request.is_resource("", "pods") => request.object.at("spec").text("nodeName").to_owned(),
-            "binding" | "" if matches!(request.object.at("target").text("kind"), "Node" | "") => {
-                request.object.at("target").text("name").to_owned()
-            }
-            _ => return Ok(()),
-        };
-        if node.is_empty() || request.operation == Operation::Delete {
-            return Ok(());
-        }
-        let Some(node) = request.objects.get(&NODES, "", &node) else { return Ok(()) };
-        let labels = node.at("metadata").at("labels");
-        for key in TOPOLOGY_LABELS {
-            if labels.has(key) {
-                request.object.object_mut("metadata").object_mut("labels").put(key, labels.at(key).clone());
-            }
-        }
-        Ok(())
-    },
-};
 
 #[cfg(test)]
 mod tests {

@@ -12,6 +12,7 @@ mod node_restriction;
 mod persistent_volume_claim_resize;
 mod plugin;
 mod pod_security;
+mod pod_topology_labels;
 mod priority;
 mod rbac_escalation;
 mod resource_quota;
@@ -26,6 +27,7 @@ pub use plugin::{AdmissionPlugin, AdmissionRequest, Operation};
 pub use rbac_escalation::RbacEscalation;
 
 use crate::apiserver::authz::Authorizer;
+use crate::apiserver::resources::Objects;
 use crate::apiserver::status::ApiError;
 use certificates::Certificates;
 use mutating_policy::MutatingAdmissionPolicy;
@@ -54,7 +56,7 @@ impl AdmissionChain {
             Box::new(defaults::STORAGE_OBJECT_IN_USE_PROTECTION),
             Box::new(defaults::RUNTIME_CLASS),
             Box::new(defaults::DEFAULT_INGRESS_CLASS),
-            Box::new(defaults::POD_TOPOLOGY_LABELS),
+            Box::new(pod_topology_labels::PodTopologyLabels),
         ];
         let validating: Vec<Box<dyn AdmissionPlugin>> = vec![
             Box::new(limit_ranger::LimitRanger),
@@ -91,6 +93,11 @@ impl AdmissionChain {
     /// Whether all plugins did on this create what they will do on the next one like it.
     pub fn is_determined(&self, request: &AdmissionRequest<'_>) -> bool {
         self.mutating.iter().chain(&self.validating).all(|plugin| plugin.is_determined(request))
+    }
+
+    /// Whether no plugin, if all are determined, changes or refuses a binding to `node`.
+    pub fn lets_bind(&self, node: &str, objects: &dyn Objects) -> bool {
+        self.mutating.iter().chain(&self.validating).all(|plugin| plugin.lets_bind(node, objects))
     }
 
     /// Runs the mutating plugins; the first refusal ends it.

@@ -112,9 +112,15 @@ pub trait AdmissionPlugin: Send + Sync {
 
     /// Whether what the plugin did on this create, and that it let it pass, follows from the user, from the object without its
     /// name, uid and times, and from what was read of [`AdmissionRequest::objects`], and is the same the next time. Asked when
-    /// all of the chain let it pass.
+    /// all of the chain let it pass. The node of a binding is no part of the object here: [`AdmissionPlugin::lets_bind`] asks.
     fn is_determined(&self, _request: &AdmissionRequest<'_>) -> bool {
         false
+    }
+
+    /// Whether a plugin that is determined, and that neither changed nor refused a binding that asks for nothing but a node, does
+    /// the same when it is this one.
+    fn lets_bind(&self, _node: &str, _objects: &dyn Objects) -> bool {
+        true
     }
 
     /// Changes or refuses the object.

@@ -56,6 +56,11 @@ impl CachedObject {
         self.labels.get_or_init(|| labels::read(&self.bytes))
     }
 
+    /// The value of a label.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        labels::get(self.labels(), key)
+    }
+
     fn fields(&self) -> &[(&'static str, Box<str>)] {
         self.fields.get_or_init(|| {
             let names = self.strategy.field_labels();
@@ -99,7 +104,7 @@ impl CachedObject {
 
     /// Whether both selectors take it.
     pub fn matches(&self, labels: &LabelSelector, fields: &FieldSelector) -> bool {
-        labels.matches(|key| labels::get(self.labels(), key)) && fields.matches(|label| self.field(label))
+        labels.matches(|key| self.label(key)) && fields.matches(|label| self.field(label))
     }
 
     /// The same object under a later revision: what the event of its deletion shows.

@@ -6,6 +6,7 @@
 //!       ─▶ strategy: prepare, validate ─▶ validating admission ─▶ allocate ─▶ store (one revision) ─▶ answer
 //! ```
 
+mod act;
 mod alike;
 mod body;
 mod collection;
@@ -82,6 +83,7 @@ struct Inner {
     story: Story,
     feed: Feed,
     alike: alike::Known,
+    passed: act::Passed,
     table: RwLock<Arc<Table>>,
 }
 
@@ -135,6 +137,7 @@ impl Registry {
             story: config.story,
             feed,
             alike: alike::Known::default(),
+            passed: act::Passed::default(),
             table: RwLock::new(Arc::new(table)),
         })))
     }

@@ -95,6 +95,12 @@ impl Objects for Registry {
         Some(entry.cache.as_ref()?.get(namespace, name)?.value())
     }
 
+    fn has_label(&self, resource: &GroupResource, namespace: &str, name: &str, keys: &[&str]) -> bool {
+        let entry = self.entry_of(resource).ok();
+        let object = entry.and_then(|entry| entry.cache.as_ref()?.get(namespace, name));
+        object.is_some_and(|object| keys.iter().any(|key| object.label(key).is_some()))
+    }
+
     fn list(&self, resource: &GroupResource, namespace: Option<&str>) -> Vec<Arc<Value>> {
         let Ok(entry) = self.entry_of(resource) else {
             return Vec::new();

@@ -10,7 +10,6 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::alike::Notes;
-use super::body::Expected;
 use super::connect::ConnectRequest;
 use super::context::RequestContext;
 use super::media::{self, Accept, Encoding};
@@ -18,12 +17,11 @@ use super::options::{DeleteOptions, ListOptions, WriteOptions, WriteVerb};
 use super::patch::PatchType;
 use super::response::{self, Response};
 use super::{Entry, Registry};
-use crate::apiserver::admission::{AdmissionRequest, Operation};
 use crate::apiserver::authn::UserInfo;
 use crate::apiserver::codec::proto::{self, Envelope};
 use crate::apiserver::codec::yaml;
 use crate::apiserver::request::{Query, RequestInfo};
-use crate::apiserver::resources::{Action, ActionRequest, Behavior, Subresource, Verbs};
+use crate::apiserver::resources::{Behavior, Verbs};
 use crate::apiserver::status::ApiError;
 
 const DELETE_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
@@ -127,7 +125,7 @@ impl Registry {
                 let object = self.decode_body(ctx, &body, entry.expected())?;
                 if let Some(action) = &entry.resource.action {
                     let name = super::meta::text(&object, "name").to_string();
-                    return Box::pin(self.act(ctx, entry, &name, action.as_ref(), object, accept)).await;
+                    return Box::pin(self.act(ctx, entry, &name, action.as_ref(), object, accept, None)).await;
                 }
                 let candidate = candidate.filter(|candidate| self.is_worth_noting(candidate));
                 let notes = candidate.as_ref().map(|_| Notes::new(self));
@@ -226,78 +224,6 @@ impl Registry {
         }
     }
 
-    /// POST of a body that acts on an object: binding, eviction, token.
-    async fn on_action(
-        &self,
-        ctx: &mut RequestContext,
-        entry: &Entry,
-        subresource: &Subresource,
-        action: &dyn Action,
-        body: &[u8],
-        accept: Accept,
-    ) -> Result<Response, ApiError> {
-        ctx.options = WriteOptions::parse(&ctx.query, WriteVerb::Create)?;
-        let api_version = if subresource.version.is_empty() {
-            entry.api_version.clone()
-        } else if subresource.group.is_empty() {
-            subresource.version.to_string()
-        } else {
-            format!("{}/{}", subresource.group, subresource.version)
-        };
-        let ty = self.0.schema.find(&subresource.type_name);
-        let expected = Expected { api_version: &api_version, kind: &subresource.kind, ty, custom: None };
-        let object = self.decode_body(ctx, body, expected)?;
-        self.act(ctx, entry, &ctx.info.name, action, object, accept).await
-    }
-
-    /// Admits the body of an action and lets it run on the object of this name.
-    async fn act(
-        &self,
-        ctx: &RequestContext,
-        entry: &Entry,
-        name: &str,
-        action: &dyn Action,
-        mut object: Value,
-        accept: Accept,
-    ) -> Result<Response, ApiError> {
-        let info = &ctx.info;
-        if entry.resource.namespaced {
-            super::create::check_namespace(super::meta::text(&object, "namespace"), &info.namespace)?;
-        }
-        action.apply_defaults(&mut object);
-        let options = super::create::create_options(ctx);
-        let mut request = AdmissionRequest {
-            operation: Operation::Create,
-            resource: &entry.resource,
-            subresource: &info.subresource,
-            namespace: &info.namespace,
-            name: name.to_string(),
-            user: &ctx.user,
-            now: ctx.now,
-            dry_run: ctx.options.dry_run,
-            object,
-            old_object: None,
-            options: &options,
-            objects: self,
-            warnings: Vec::new(),
-            drawn: None,
-        };
-        self.0.admission.mutate(&mut request).await?;
-        self.0.admission.validate(&mut request).await?;
-        std::mem::take(&mut request.warnings).into_iter().for_each(|warning| ctx.warn(warning));
-        let dry_run = ctx.options.dry_run || dry_run_of(&request.object);
-        let request = ActionRequest {
-            namespace: &info.namespace,
-            name,
-            body: request.object,
-            context: ctx.write_context(),
-            dry_run,
-            objects: self,
-        };
-        let (code, answer) = action.run(request).await?;
-        Ok(response::object(code, &answer, accept))
-    }
-
     /// A kind that is asked but never stored.
     #[expect(clippy::too_many_arguments, reason = "the parts of one request, handed on as they are")]
     async fn on_virtual(
@@ -392,9 +318,4 @@ fn list_options(ctx: &RequestContext, watch: bool) -> Result<ListOptions, ApiErr
             .map_err(ApiError::bad_request)?;
     }
     Ok(options)
-}
-
-/// Evictions carry a dry run in their own delete options too.
-fn dry_run_of(body: &Value) -> bool {
-    body["deleteOptions"]["dryRun"].as_array().is_some_and(|values| !values.is_empty())
 }

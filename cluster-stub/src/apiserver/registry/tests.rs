@@ -1,6 +1,7 @@
 //! The registry as a client sees it, over the memory store, with two kinds made for these tests.
 
 mod alike;
+mod bound;
 mod reading;
 
 use std::sync::Arc;

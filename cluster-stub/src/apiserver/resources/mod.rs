@@ -26,7 +26,7 @@ pub(in crate::apiserver) mod shape;
 mod storage;
 mod strategy;
 
-pub use action::{Action, ActionRequest};
+pub use action::{Action, ActionRequest, UsualRequest};
 pub use columns::{Column, Columns};
 pub(in crate::apiserver) use kind::{restore_all_but, restore_metadata, same_but};
 pub use objects::{Change, EncodedChange, Objects};

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::resource::GroupResource;
 use crate::apiserver::codec::sketch::Wanted;
 use crate::apiserver::status::ApiError;
+use crate::apiserver::validation::json::JsonExt;
 
 /// A change to an object that can be tried again on a newer version of it.
 pub type Change = Box<dyn FnMut(&mut Value) -> Result<(), ApiError> + Send>;
@@ -20,6 +21,13 @@ pub type EncodedChange<'a> = Box<dyn Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync 
 pub trait Objects: Send + Sync {
     /// The object as the watch cache has it; `namespace` is `""` for cluster-scoped kinds.
     fn get(&self, resource: &GroupResource, namespace: &str, name: &str) -> Option<Arc<Value>>;
+
+    /// Whether the watch cache has the object, with a label of one of these keys.
+    fn has_label(&self, resource: &GroupResource, namespace: &str, name: &str, keys: &[&str]) -> bool {
+        let object = self.get(resource, namespace, name);
+        let labels = object.as_ref().map(|object| object.at("metadata").at("labels"));
+        labels.is_some_and(|labels| keys.iter().any(|key| labels.has(key)))
+    }
 
     /// All objects of a kind in a namespace, or everywhere, as the watch cache has them, by name.
     fn list(&self, resource: &GroupResource, namespace: Option<&str>) -> Vec<Arc<Value>>;

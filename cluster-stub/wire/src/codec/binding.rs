@@ -1,9 +1,82 @@
-//! Binds a stored pod by putting three members into its bytes, where nothing stands in the way. What would, and what a binding
-//! means, stands with the rules of pods.
+//! Bindings as they are encoded: reads the body of a usual one, and binds a stored pod by putting three members into its bytes,
+//! where nothing stands in the way. What would, and what a binding means, stands with the rules of pods.
 
 use std::ops::Range;
 
-use crate::scan::{value_end, walk_from};
+use crate::scan::{text_at, value_end, walk_from};
+
+/// The body of a usual binding: it names a pod and a node, and asks for nothing else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usual<'a> {
+    /// `metadata.name`.
+    pub name: &'a str,
+    /// `metadata.namespace`; empty without one.
+    pub namespace: &'a str,
+    /// `metadata.uid`; empty without one.
+    pub uid: &'a str,
+    /// `target.name`, not empty.
+    pub node: &'a str,
+}
+
+/// Reads a body that is compact JSON, as encoders write it, with a line break behind it or not. `None` for every other body:
+/// one with other members, with texts that need an escape, with a member twice, or that is no binding at all.
+///
+/// ```
+/// use cluster_stub_wire::codec::binding::read;
+///
+/// let body = br#"{"kind":"Binding","apiVersion":"v1","metadata":{"name":"p","uid":"u"},"target":{"kind":"Node","name":"n"}}"#;
+/// let usual = read(body).unwrap();
+/// assert_eq!((usual.name, usual.namespace, usual.uid, usual.node), ("p", "", "u", "n"));
+/// assert!(read(br#"{"kind":"Binding","apiVersion":"v1","metadata":{"name":"p","labels":{}},"target":{"name":"n"}}"#).is_none());
+/// ```
+#[must_use]
+pub fn read(body: &[u8]) -> Option<Usual<'_>> {
+    let n_blanks = body.iter().rev().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')).count();
+    let json = &body[..body.len() - n_blanks];
+    let mut seen = Seen::default();
+    let mut usual = Usual::default();
+    let end = walk_from(json, 0, |key, at| match key {
+        b"kind" if seen.is_new(0) => stated(json, at, b"\"Binding\""),
+        b"apiVersion" if seen.is_new(1) => stated(json, at, b"\"v1\""),
+        b"metadata" if seen.is_new(2) => walk_from(json, at, |key, at| match key {
+            b"name" if seen.is_new(3) => text_at(json, at, &mut usual.name),
+            b"namespace" if seen.is_new(4) => text_at(json, at, &mut usual.namespace),
+            b"uid" if seen.is_new(5) => text_at(json, at, &mut usual.uid),
+            // Clients before 1.33 write it.
+            b"creationTimestamp" if seen.is_new(6) => stated(json, at, b"null"),
+            _ => None,
+        }),
+        b"target" if seen.is_new(7) => walk_from(json, at, |key, at| match key {
+            b"kind" if seen.is_new(8) => stated(json, at, b"\"Node\""),
+            b"name" if seen.is_new(9) => text_at(json, at, &mut usual.node),
+            _ => None,
+        }),
+        _ => None,
+    })?;
+    (end == json.len() && seen.has(0) && seen.has(1) && !usual.node.is_empty()).then_some(usual)
+}
+
+/// Which members there were.
+#[derive(Default)]
+struct Seen(u16);
+
+impl Seen {
+    /// Notes a member; whether it is the first of its name.
+    fn is_new(&mut self, member: u16) -> bool {
+        let is_new = !self.has(member);
+        self.0 |= 1 << member;
+        is_new
+    }
+
+    fn has(&self, member: u16) -> bool {
+        self.0 & (1 << member) != 0
+    }
+}
+
+/// The place behind the value at `at`, if it is this one.
+fn stated(json: &[u8], at: usize, value: &[u8]) -> Option<usize> {
+    json.get(at..)?.starts_with(value).then_some(at + value.len())
+}
 
 /// A binding that asks for nothing but a node.
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,7 @@ use crate::apiserver::authz::{Authorizer, PrivilegedGroups};
 use crate::apiserver::resources::{ResourceOptions, builtin};
 
 /// A server with all kinds and all of admission, a namespace and its service account, which mounts a token or not.
-async fn cluster(mounts: bool) -> Client {
+pub(super) async fn cluster(mounts: bool) -> Client {
     let authorizer: Arc<dyn Authorizer> = Arc::new(PrivilegedGroups);
     let mut admission = AdmissionChain::builtin();
     admission.push_configured(&authorizer);
@@ -31,14 +31,14 @@ async fn cluster(mounts: bool) -> Client {
 }
 
 impl Client {
-    async fn make(&self, uri: &str, object: Value) -> Value {
+    pub(super) async fn make(&self, uri: &str, object: Value) -> Value {
         let (code, made) = self.json("POST", uri, object).await;
         assert_eq!(code, 201, "{made}");
         self.0.0.feed.catch_up().await.expect("the memory store does not fail");
         made
     }
 
-    async fn merge(&self, uri: &str, patch: Value) {
+    pub(super) async fn merge(&self, uri: &str, patch: Value) {
         let (code, made) = self.call("PATCH", uri, "application/merge-patch+json", &patch.to_string()).await;
         assert_eq!(code, 200, "{made}");
         self.0.0.feed.catch_up().await.expect("the memory store does not fail");
@@ -61,7 +61,7 @@ fn named(pod: &Value, name: &str) -> Value {
 }
 
 /// The object without what differs between two of a kind.
-fn common(object: &Value) -> Value {
+pub(super) fn common(object: &Value) -> Value {
     let mut object = object.clone();
     for key in ["name", "uid", "resourceVersion", "creationTimestamp"] {
         object["metadata"][key] = Value::Null;

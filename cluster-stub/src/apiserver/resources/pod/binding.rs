@@ -2,16 +2,20 @@
 //!
 //! Upstream: v1.36.2 `pkg/registry/core/pod/storage/storage.go` BindingREST.
 
+use std::sync::LazyLock;
+
+use bytes::Bytes;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
-use super::super::action::{Action, ActionRequest};
+use super::super::action::{Action, ActionRequest, UsualRequest};
 use super::super::core::persistent_volume::timestamp;
 use super::super::objects::EncodedChange;
 use super::super::resource::GroupResource;
 use super::set_condition;
-use crate::apiserver::codec::binding::{self as encoded, Plain};
+use crate::apiserver::codec::binding::{self as encoded, Plain, Usual};
 use crate::apiserver::codec::sketch::Wanted;
+use crate::apiserver::codec::stored;
 use crate::apiserver::status::{ApiError, Qualified};
 use crate::apiserver::validation::json::JsonExt;
 use crate::apiserver::validation::{FieldError, Path};
@@ -53,6 +57,22 @@ impl Action for BindPod {
                 request.objects.update_members(pods, namespace, &name, MEMBERS, Box::new(change)).await?;
             }
             Ok((201, success()))
+        })
+    }
+
+    fn usual<'b>(&self, body: &'b [u8]) -> Option<Usual<'b>> {
+        encoded::read(body)
+    }
+
+    fn run_usual<'a>(&'a self, request: UsualRequest<'a>) -> BoxFuture<'a, Result<Option<(u16, Bytes)>, ApiError>> {
+        static SUCCESS: LazyLock<Bytes> = LazyLock::new(|| stored::encode_served(&success()).into());
+        Box::pin(async move {
+            let UsualRequest { namespace, body, context, objects } = request;
+            let time = timestamp(context.now);
+            let plain = Plain { uid: body.uid, node: body.node, time: &time };
+            let change: EncodedChange<'_> = Box::new(|pod| encoded::bind(pod, plain));
+            let is_bound = objects.update_encoded(&PODS, namespace, body.name, change).await?;
+            Ok(is_bound.then(|| (201, SUCCESS.clone())))
         })
     }
 }
@@ -131,7 +151,6 @@ fn bind(pod: &mut Value, binding: &Value, name: &str, now: jiff::Timestamp) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::apiserver::codec::stored;
     use jiff::Timestamp;
     use proptest::prelude::*;
 
