@@ -307,8 +307,12 @@ fn refused_documents_name_the_field_and_what_was_expected() {
             "profiles[0].pluginConfig[0].args.addedAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0].operator: unsupported value \"Is\", expected one of In, NotIn, Exists, DoesNotExist, Gt, Lt",
         ),
         (
-            "extenders: [{urlPrefix: 'http://x', filterVerb: filter}]".into(),
-            "extenders[0]: extender \"http://x\" cannot be called: HTTP extenders are not available, remove it",
+            "extenders: [{urlPrefix: 'http://x', prioritizeVerb: p, weight: -1}]".into(),
+            "extenders[0].weight: invalid value -1: must have a positive weight applied to it",
+        ),
+        (
+            "extenders: [{managedResources: [{name: example.com/foo}, {name: example.com/foo}]}]".into(),
+            "extenders[0].managedResources[1].name: invalid value \"example.com/foo\": duplicate extender managed resource name",
         ),
         (
             "extenders: [{urlPrefix: 'http://x', prioritizeVerb: p}]".into(),
@@ -316,7 +320,7 @@ fn refused_documents_name_the_field_and_what_was_expected() {
         ),
         (
             "extenders: [{bindVerb: b}, {bindVerb: b}]".into(),
-            "extenders: invalid value 2 extenders implementing bind: only one extender can implement bind",
+            "extenders: invalid value \"found 2 extenders implementing bind\": only one extender can implement bind",
         ),
         (
             "extenders: [{managedResources: [{name: cpu}]}]".into(),

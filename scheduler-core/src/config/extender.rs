@@ -1,11 +1,18 @@
 //! Scheduler extenders as the configuration writes them: data, decoding, validation. Calling them is not here.
 
+use std::borrow::Cow;
+
 use jiff::SignedDuration;
 use serde_json::Value;
 
+use super::args::PluginArgs;
 use super::decode::{Decoded, Fields, boolean, duration, int64, string};
 use super::error::{ConfigError, FieldPath};
 use super::names::{is_extended_resource, qualified_name_fault};
+use super::{KubeSchedulerConfiguration, KubeSchedulerProfile};
+
+/// The plugin that counts resources.
+const FIT: &str = "NodeResourcesFit";
 
 /// An HTTP service that filters, scores, preempts or binds beside the plugins. Upstream v1.36.2: apis/config/types.go Extender.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,7 +33,7 @@ pub struct Extender {
     pub enable_https: bool,
     /// Certificates and names for TLS.
     pub tls_config: Option<ExtenderTlsConfig>,
-    /// Limit of one call.
+    /// Limit of one call; zero stands for 5 seconds, and a negative time for none.
     pub http_timeout: SignedDuration,
     /// Whether node names suffice in calls, since it keeps nodes itself.
     pub node_cache_capable: bool,
@@ -57,6 +64,32 @@ pub struct ExtenderTlsConfig {
     pub cert_data: String,
     pub key_data: String,
     pub ca_data: String,
+}
+
+impl KubeSchedulerConfiguration {
+    /// The profiles as they are to be built: their NodeResourcesFit leaves out the resources that extenders say the scheduler
+    /// ignores, instead of those of its own arguments. Upstream v1.36.2: scheduler.go buildExtenders.
+    pub(crate) fn profiles_beside_extenders(&self) -> Result<Cow<'_, [KubeSchedulerProfile]>, ConfigError> {
+        let managed = self.extenders.iter().flat_map(|extender| &extender.managed_resources);
+        let ignored: Vec<&str> =
+            managed.filter(|resource| resource.ignored_by_scheduler).map(|resource| resource.name.as_str()).collect();
+        if ignored.is_empty() {
+            return Ok(Cow::Borrowed(&self.profiles));
+        }
+        let mut profiles = self.profiles.clone();
+        for profile in &mut profiles {
+            let config = profile.plugin_config.iter_mut().find(|config| config.name == FIT);
+            let Some(PluginArgs::NodeResourcesFit(args)) = config.map(|config| &mut config.args) else {
+                return Err(ConfigError::Plugin {
+                    profile: profile.scheduler_name.clone(),
+                    plugin: FIT.to_owned(),
+                    detail: "couldn't build extenders: can't find NodeResourcesFitArgs in plugin config".to_owned(),
+                });
+            };
+            args.ignored_resources = ignored.iter().map(|&name| name.to_owned()).collect();
+        }
+        Ok(Cow::Owned(profiles))
+    }
 }
 
 pub(super) fn decode_extender(value: &Value, path: FieldPath) -> Decoded<Extender> {
@@ -141,7 +174,7 @@ pub(super) fn validate_extenders(extenders: &[Extender], path: &FieldPath, error
     if n_binders > 1 {
         errors.push(ConfigError::Invalid {
             path: path.clone(),
-            value: format!("{n_binders} extenders implementing bind"),
+            value: format!("\"found {n_binders} extenders implementing bind\""),
             detail: "only one extender can implement bind".to_owned(),
         });
     }

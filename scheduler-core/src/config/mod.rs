@@ -150,7 +150,6 @@ impl KubeSchedulerConfiguration {
         expect_type(document.get("kind"), KIND, FieldPath::root().child("kind"))?;
         let config = Self::decode(document)?;
         config.validate()?;
-        config.refuse_extenders()?;
         Ok(config)
     }
 
@@ -182,8 +181,11 @@ impl KubeSchedulerConfiguration {
         Ok(config)
     }
 
-    /// There is no HTTP client for extenders, and leaving them out would change decisions in silence.
-    fn refuse_extenders(&self) -> Result<(), ConfigError> {
+    /// For hosts that call no extenders: leaving them out would change decisions in silence.
+    ///
+    /// # Errors
+    /// There is an extender.
+    pub fn refuse_extenders(&self) -> Result<(), ConfigError> {
         let path = FieldPath::root().child("extenders");
         let errors = self.extenders.iter().enumerate().map(|(index, extender)| ConfigError::ExtenderUnavailable {
             path: path.index(index),

@@ -9,8 +9,8 @@ use super::record::DecisionRecord;
 use super::scratch::Scratch;
 use crate::cache::{Candidates, NodeIdx};
 use crate::framework::{
-    Cycle, CycleState, Extender, FilterStates, FilterStatus, Filters, PluginError, PreFilterVerdict, Profile, Reasons,
-    Rejected,
+    Cycle, CycleState, EXTENDER, Extender, FilterStates, FilterStatus, Filters, PluginError, PreFilterVerdict, Profile,
+    Reasons, Rejected,
 };
 
 /// Everything a decision reads.
@@ -212,8 +212,8 @@ impl Algorithm<'_> {
         for node in snapshot.iter() {
             let verdict = if scratch.feasible.binary_search(&node).is_ok() {
                 super::NodeVerdict::Feasible
-            } else if let Some((status, reasons)) = found.rejected_by_extenders.get(&node) {
-                super::NodeVerdict::Rejected { plugin: "", status: *status, reasons: reasons.clone() }
+            } else if let Some((status, reasons)) = found.by_extenders.verdict(node) {
+                super::NodeVerdict::Rejected { plugin: EXTENDER, status, reasons }
             } else if restriction.is_some_and(|restriction| !restriction.nodes.contains(snapshot.name(node))) {
                 super::NodeVerdict::NotEvaluated
             } else {

@@ -11,7 +11,7 @@ use super::failure::Failure;
 use super::scheduler::{Origin, Scheduler};
 use crate::framework::WaitOutcome;
 use crate::framework::{
-    BindStep, Binding, ClusterEvent, ClusterView, EffectError, EffectId, EffectKind, EventFilter, EventType,
+    BindStep, Binding, ClusterEvent, ClusterView, EffectError, EffectId, EffectKind, EventFilter, EventType, Extender,
     NominatedNode, PluginError, PreFlight, QueuedEntity, Step,
 };
 use crate::model::{Pod, Timestamp};
@@ -23,7 +23,9 @@ enum Stage {
     Permit,
     /// PreBind plugins are at work; the one at this position comes next.
     PreBind(usize),
-    /// A Bind plugin is at work; the one at this position comes next. Extenders stand before position 0.
+    /// An extender binds; the one at this position comes next, and after them the Bind plugins.
+    Extend(usize),
+    /// A Bind plugin is at work; the one at this position comes next.
     Bind(usize),
 }
 
@@ -258,17 +260,26 @@ impl Scheduler {
         }
     }
 
-    /// Puts those to work whose turn it is now that nobody is at work. An end if there is nobody, or an extender has bound.
+    /// Puts those to work whose turn it is now that nobody is at work. An end if there is nobody.
     fn next_work(&self, cycle: &mut BindingCycle) -> Option<End> {
         match cycle.stage {
             Stage::Permit => cycle.stage = Stage::PreBind(0),
             Stage::PreBind(next) => {
                 let (group, next) = cycle.next_group(next);
-                if group.is_empty() {
-                    cycle.stage = Stage::Bind(0);
-                    return self.extender_binds(cycle);
+                cycle.stage = if group.is_empty() { Stage::Extend(0) } else { Stage::PreBind(next) };
+                cycle.works = group;
+            }
+            // An extender binds instead of the plugins. Upstream: `extendersBinding`.
+            Stage::Extend(next) => {
+                let pod = &*cycle.binding.pod;
+                let binds = |extender: &Arc<dyn Extender>| extender.is_binder() && extender.is_interested(pod);
+                match self.extenders.iter().skip(next).position(binds) {
+                    Some(found) => {
+                        cycle.works.push(Work::new(next + found));
+                        cycle.stage = Stage::Extend(next + found + 1);
+                    }
+                    None => cycle.stage = Stage::Bind(0),
                 }
-                (cycle.works, cycle.stage) = (group, Stage::PreBind(next));
             }
             Stage::Bind(next) if next < self.profiles[cycle.profile].bind.len() => {
                 cycle.works.push(Work::new(next));
@@ -293,6 +304,9 @@ impl Scheduler {
         let at = work.at;
         cycle.binding.results.clear();
         cycle.binding.results.extend(work.outstanding.drain(..).filter_map(|(_, result)| result));
+        if matches!(cycle.stage, Stage::Extend(_)) {
+            return self.extender_step(&cycle.binding, at);
+        }
         if matches!(cycle.stage, Stage::Bind(_)) {
             let plugin = &profile.bind[at];
             return match plugin.bind(&mut cycle.binding, world) {
@@ -314,17 +328,18 @@ impl Scheduler {
         }
     }
 
-    /// The first extender that binds does so instead of the plugins. Upstream: `extendersBinding`.
-    fn extender_binds(&self, cycle: &BindingCycle) -> Option<End> {
-        let pod = &*cycle.binding.pod;
-        for extender in self.extenders.iter().filter(|e| e.is_binder() && e.is_interested(pod)) {
-            match extender.bind(pod, &cycle.binding.node_name) {
-                Ok(()) => return Some(End::Bound),
-                Err(_) if extender.is_ignorable() => {}
-                Err(error) => return Some(End::Failed(Failure::error(error.to_string()))),
-            }
+    /// One step of the extender at this position: it is asked, or has answered.
+    fn extender_step(&self, binding: &Binding, at: usize) -> Progress {
+        match binding.results.first() {
+            None => Progress::Effects(vec![EffectKind::BindByExtender {
+                pod: self.reference(&binding.pod),
+                node: Arc::clone(&binding.node_name),
+                extender: at,
+            }]),
+            Some(Ok(())) => Progress::End(End::Bound),
+            Some(Err(_)) if self.extenders[at].is_ignorable() => Progress::Done,
+            Some(Err(error)) => Progress::End(End::Failed(Failure::error(error.message.clone()))),
         }
-        None
     }
 
     /// The cycle is no longer among the bindings.
@@ -379,7 +394,7 @@ impl Scheduler {
         let message = match self.bindings.get(uid).map(|cycle| cycle.stage) {
             Some(Stage::Permit) => "waiting on permit for pod: preempted".to_owned(),
             Some(Stage::PreBind(_)) => format!("preempted by {plugin}"),
-            Some(Stage::Bind(_)) | None => return false,
+            Some(Stage::Extend(_) | Stage::Bind(_)) | None => return false,
         };
         self.waiting.remove(uid);
         let Some(cycle) = self.bindings.remove(uid) else { return false };

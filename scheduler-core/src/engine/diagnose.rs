@@ -4,10 +4,7 @@ use super::algorithm::{Algorithm, Restriction};
 use super::find_nodes::Found;
 use super::scratch::Scratch;
 use crate::cache::{Candidates, NodeIdx};
-use crate::framework::{FilterStates, FilterStatus, PluginError, Rejected, RejectedNode, Result};
-
-/// Upstream: framework `ExtenderName`.
-const EXTENDER: &str = "Extender";
+use crate::framework::{EXTENDER, FilterStates, FilterStatus, PluginError, Rejected, RejectedNode, Result};
 
 impl Algorithm<'_> {
     /// Why each node was rejected: by extenders; with nominated pods in mind, node by node; the others by the first
@@ -22,12 +19,18 @@ impl Algorithm<'_> {
         let snapshot = self.cycle.snapshot;
         let mut rejected = Rejected { n_nodes: snapshot.n_nodes(), ..Rejected::default() };
         let mut left = scratch.considered.clone();
-        for (&node, (status, reasons)) in &found.rejected_by_extenders {
-            if take(&mut left, node) {
-                rejected.unschedulable_plugins.insert(EXTENDER);
-                rejected.nodes.push(RejectedNode { node, status: *status, plugin: None });
-                reasons.iter().for_each(|reason| rejected.reasons.add(reason, 1));
-            }
+        let by_extenders = &found.by_extenders;
+        for (&node, (status, reasons)) in &by_extenders.rejected {
+            take(&mut left, node);
+            rejected.nodes.push(RejectedNode { node, status: *status, plugin: None });
+            reasons.iter().for_each(|reason| rejected.reasons.add(reason, 1));
+        }
+        for &node in &by_extenders.lost {
+            // As upstream, a node of which an extender says nothing has no verdict of its own.
+            take(&mut left, node);
+        }
+        if !by_extenders.lost.is_empty() {
+            rejected.unschedulable_plugins.insert(EXTENDER);
         }
         for name in self.filters.nominations().nominated_nodes() {
             let Some(node) = snapshot.find(&name).filter(|node| take(&mut left, *node)) else { continue };

@@ -10,8 +10,8 @@ use super::rng::mix;
 use super::scheduler::Scheduler;
 use crate::cache::NodeIdx;
 use crate::framework::{
-    ClusterView, Cycle, CycleState, FilterStates, FilterStatus, Filters, NominatedNode, PluginError, PostFilterStatus,
-    PreEnqueueStatus, PreFilterVerdict, Reasons, Rejected, RejectedNode, Result, ScoreStates,
+    ClusterView, Cycle, CycleState, EXTENDER, FilterStates, FilterStatus, Filters, NominatedNode, PluginError,
+    PostFilterStatus, PreEnqueueStatus, PreFilterVerdict, Reasons, Rejected, RejectedNode, Result, ScoreStates,
 };
 use crate::model::{Pod, Timestamp};
 
@@ -121,8 +121,8 @@ impl Scheduler {
         let profile = &self.profiles[profile];
         let snapshot = self.cache.snapshot();
         let cycle = Cycle { pod, snapshot, objects: &self.objects, now, seed: mix(self.seed, self.n_cycles) };
-        let filters = Filters::new(profile, self.queue.nominator());
-        let algorithm = Algorithm { profile, filters, cycle, extenders: &[], n_threads: 1 };
+        let filters = Filters::new(profile, self.queue.nominator()).with_extenders(&self.extenders);
+        let algorithm = Algorithm { profile, filters, cycle, extenders: &self.extenders, n_threads: 1 };
         let mut states = FilterStates::default();
         let mut shared = CycleState::default();
         let mut examination = Examination::default();
@@ -177,7 +177,8 @@ impl Algorithm<'_> {
             examination.pre_filter.nodes = Some(restriction.nodes.clone());
             examination.pre_filter.nodes_from.clone_from(&restriction.plugins);
         }
-        let (feasible, rejected) = self.examine_filter(examination, states, restriction.as_ref())?;
+        let (mut feasible, mut rejected) = self.examine_filter(examination, states, restriction.as_ref())?;
+        self.examine_extenders(examination, &mut feasible, &mut rejected)?;
         if feasible.is_empty() {
             return Ok(Some(rejected));
         }
@@ -251,6 +252,33 @@ impl Algorithm<'_> {
         Ok((feasible, rejected))
     }
 
+    /// What extenders say of the nodes that plugins found feasible.
+    fn examine_extenders(
+        &self,
+        examination: &mut Examination,
+        feasible: &mut Vec<NodeIdx>,
+        rejected: &mut Rejected,
+    ) -> Result<()> {
+        if feasible.is_empty() || self.filtering_extenders().next().is_none() {
+            return Ok(());
+        }
+        let snapshot = self.cycle.snapshot;
+        let by_extenders = self.run_extenders(feasible)?;
+        examination.feasible = feasible.iter().map(|node| Arc::clone(snapshot.name(*node))).collect();
+        for &node in &by_extenders.lost {
+            let Some((status, reasons)) = by_extenders.verdict(node) else { continue };
+            rejected.unschedulable_plugins.insert(EXTENDER);
+            if by_extenders.rejected.contains_key(&node) {
+                rejected.nodes.push(RejectedNode { node, status, plugin: None });
+                reasons.iter().for_each(|reason| rejected.reasons.add(reason, 1));
+            }
+            let rejection = NodeRejection { plugin: Some(EXTENDER), status, reasons };
+            examination.filter.insert(Arc::clone(snapshot.name(node)), Some(rejection));
+        }
+        rejected.nodes.sort_by_key(|rejected| rejected.node);
+        Ok(())
+    }
+
     fn examine_scores(&self, examination: &mut Examination, shared: &CycleState, feasible: &[NodeIdx]) {
         let mut states = ScoreStates::default();
         let scores = self.scores_by_node(&mut states, shared, feasible);
@@ -262,8 +290,10 @@ impl Algorithm<'_> {
         examination.skip_score = skipped.map(|at| self.profile.scores[*at].plugin.name()).collect();
         examination.skip_score.sort_unstable();
         if let Ok(scores) = &scores {
+            let of_extenders = self.extender_scores(feasible).unwrap_or_else(|| vec![0; feasible.len()]);
+            let of_plugins = |at| -> i64 { scores.iter().map(|of| of.weight * of.normalized[at]).sum() };
             examination.totals =
-                (0..feasible.len()).map(|at| scores.iter().map(|of| of.weight * of.normalized[at]).sum()).collect();
+                of_extenders.iter().enumerate().map(|(at, score)| score.saturating_add(of_plugins(at))).collect();
         }
         examination.scores = scores.map_err(|error| error.to_string());
     }

@@ -1,15 +1,13 @@
 //! Which nodes can take the pod: Filter over tiles of the mask, nominated pods, sampling, extenders. Why a node cannot is
 //! in `diagnose`.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-
 use super::algorithm::{Algorithm, Restriction};
+use super::extenders::ByExtenders;
 use super::score_tiles::ScorePlan;
 use super::scratch::Scratch;
 use super::tiles::{Tile, WORDS_PER_TILE};
 use crate::cache::{Candidates, NodeIdx, set_bit};
-use crate::framework::{CycleState, FilterStates, FilterStatus, Reasons, Result};
+use crate::framework::{CycleState, FilterStates, Result};
 
 /// Below this many nodes all are looked at; upstream: `minFeasibleNodesToFind` (v1.36.2 schedule_one.go).
 const MIN_FEASIBLE_NODES_TO_FIND: usize = 100;
@@ -23,7 +21,7 @@ pub(super) struct Found {
     /// Nodes that were looked at: upstream's count of feasible nodes and rejections.
     pub(super) n_evaluated: usize,
     /// What extenders said against nodes.
-    pub(super) rejected_by_extenders: BTreeMap<NodeIdx, (FilterStatus, Reasons)>,
+    pub(super) by_extenders: ByExtenders,
     /// Set if the tiles have been scored already.
     pub(super) scored: Option<ScorePlan>,
 }
@@ -45,8 +43,8 @@ impl Algorithm<'_> {
             scratch.mask.resize(snapshot.live().len(), 0);
             set_bit(&mut scratch.mask, nominated.slot());
             let mut found = Found { n_feasible: 1, n_evaluated: 1, ..Found::default() };
-            self.run_extenders(scratch, &mut found)?;
-            if found.n_feasible > 0 {
+            // As upstream, an error here does not end the cycle either.
+            if self.narrow_by_extenders(scratch, &mut found).is_ok() && found.n_feasible > 0 {
                 scratch.considered.clear();
                 return Ok(found);
             }
@@ -59,11 +57,12 @@ impl Algorithm<'_> {
         let n_feasible = self.filter_all(scratch, states, plan.as_ref().map(|plan| (plan, shared)))?;
         let mut found = Found { n_feasible, n_evaluated: n_candidates, scored: plan, ..Found::default() };
         if n_feasible > n_to_find {
-            found.n_evaluated = sample(scratch, n_candidates, n_to_find, *start_index);
+            let keeps_unseen = self.filtering_extenders().next().is_none();
+            found.n_evaluated = sample(scratch, n_candidates, n_to_find, *start_index, keeps_unseen);
             found.n_feasible = n_to_find;
         }
         *start_index = (*start_index + found.n_evaluated) % snapshot.n_nodes().max(1);
-        self.run_extenders(scratch, &mut found)?;
+        self.narrow_by_extenders(scratch, &mut found)?;
         Ok(found)
     }
 
@@ -159,43 +158,13 @@ impl Algorithm<'_> {
         Ok(())
     }
 
-    /// Upstream: `findNodesThatPassExtenders` (v1.36.2 schedule_one.go).
-    fn run_extenders(&self, scratch: &mut Scratch, found: &mut Found) -> Result<()> {
-        let snapshot = self.cycle.snapshot;
-        if !self.extenders.iter().any(|extender| extender.is_filter()) {
+    /// Takes out of the mask what extenders reject.
+    fn narrow_by_extenders(&self, scratch: &mut Scratch, found: &mut Found) -> Result<()> {
+        if self.filtering_extenders().next().is_none() {
             return Ok(());
         }
         scratch.list_feasible();
-        for extender in self.extenders.iter().filter(|extender| extender.is_filter()) {
-            if scratch.feasible.is_empty() {
-                break;
-            }
-            if !extender.is_interested(self.cycle.pod) {
-                continue;
-            }
-            let names: Vec<Arc<str>> = scratch.feasible.iter().map(|node| Arc::clone(snapshot.name(*node))).collect();
-            let result = match extender.filter(self.cycle.pod, &names) {
-                Ok(result) => result,
-                Err(_) if extender.is_ignorable() => continue,
-                Err(error) => return Err(error),
-            };
-            let rejected = |name: &Arc<str>, message: &String, status| {
-                let node = snapshot.find(name)?;
-                Some((node, (status, vec![message.clone().into()])))
-            };
-            let unresolvable = result
-                .failed_and_unresolvable
-                .iter()
-                .filter_map(|(name, message)| rejected(name, message, FilterStatus::UnschedulableAndUnresolvable));
-            let unschedulable = result
-                .failed
-                .iter()
-                .filter(|(name, _)| !result.failed_and_unresolvable.contains_key(*name))
-                .filter_map(|(name, message)| rejected(name, message, FilterStatus::Unschedulable));
-            found.rejected_by_extenders.extend(unresolvable.chain(unschedulable));
-            let remaining: BTreeSet<NodeIdx> = result.nodes.iter().filter_map(|name| snapshot.find(name)).collect();
-            scratch.feasible.retain(|node| remaining.contains(node));
-        }
+        found.by_extenders = self.run_extenders(&mut scratch.feasible)?;
         scratch.mark_feasible();
         found.n_feasible = scratch.feasible.len();
         Ok(())
@@ -203,8 +172,15 @@ impl Algorithm<'_> {
 }
 
 /// Leaves the first `n_to_find` feasible nodes from the start index on, wrapping round; there are more. Returns how many
-/// nodes the search looked at.
-fn sample(scratch: &mut Scratch, n_candidates: usize, n_to_find: usize, start_index: usize) -> usize {
+/// nodes the search looked at. Unless `keeps_unseen`, only these count as considered from now on: it matters to those who
+/// may reject all that was found.
+fn sample(
+    scratch: &mut Scratch,
+    n_candidates: usize,
+    n_to_find: usize,
+    start_index: usize,
+    keeps_unseen: bool,
+) -> usize {
     let start = start_index % n_candidates.max(1);
     let Scratch { mask, considered, feasible, .. } = scratch;
     let is_feasible = |node: NodeIdx| mask[node.slot() / 64] >> (node.slot() % 64) & 1 == 1;
@@ -219,6 +195,12 @@ fn sample(scratch: &mut Scratch, n_candidates: usize, n_to_find: usize, start_in
                 break;
             }
         }
+    }
+    if !keeps_unseen {
+        let mut seen = vec![0; mask.len()];
+        let in_order = candidates.iter().skip(start).chain(candidates.iter().take(start));
+        in_order.take(n_evaluated).for_each(|node| set_bit(&mut seen, node.slot()));
+        *considered = seen;
     }
     scratch.mark_feasible();
     n_evaluated

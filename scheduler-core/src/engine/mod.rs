@@ -11,6 +11,7 @@ mod blocks;
 mod diagnose;
 mod events;
 mod examine;
+mod extenders;
 mod failure;
 mod find_nodes;
 mod options;

@@ -35,7 +35,7 @@ pub enum NodeVerdict {
     Feasible,
     /// The pod does not fit.
     Rejected {
-        /// First plugin that said so; empty for nodes outside a PreFilter's node set, and for extenders.
+        /// First plugin that said so; empty for nodes outside a PreFilter's node set.
         plugin: &'static str,
         /// Whether removing pods may help.
         status: FilterStatus,
@@ -57,7 +57,7 @@ pub struct PluginScores {
     pub skipped: bool,
     /// As Score gave them.
     pub raw: Vec<i64>,
-    /// After NormalizeScore, 0..=100.
+    /// After NormalizeScore, 0..=100. Of extenders: the sum of their weighted scores.
     pub normalized: Vec<i64>,
 }
 

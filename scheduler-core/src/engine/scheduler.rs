@@ -118,7 +118,7 @@ impl Scheduler {
     ) -> Result<Self, ConfigError> {
         let effective = config.effective_plugins(registry)?;
         let profiles = config
-            .profiles
+            .profiles_beside_extenders()?
             .iter()
             .zip(&effective)
             .map(|(profile, effective)| {
@@ -130,7 +130,7 @@ impl Scheduler {
             .collect::<Result<Vec<_>, _>>()?;
         let seconds = |seconds: i64| Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
         Ok(Self {
-            event_map: EventMap::new(&profiles),
+            event_map: EventMap::new(&profiles, !options.extenders.is_empty()),
             profiles,
             extenders: options.extenders,
             cache: Cache::new(),

@@ -1,8 +1,6 @@
 //! Which of the feasible nodes is best: PreScore, Score, NormalizeScore, the weighted sum, the draw among equals. This is the
 //! plain way, plugin by plugin; `score_tiles` does the same without a list of nodes.
 
-use std::sync::Arc;
-
 use rayon::prelude::*;
 
 use super::algorithm::Algorithm;
@@ -10,7 +8,7 @@ use super::record::{DecisionRecord, PluginScores};
 use super::rng::draw;
 use super::scratch::Scratch;
 use crate::cache::NodeIdx;
-use crate::framework::{CycleState, DynScore, MAX_NODE_SCORE, PluginError, Result, ScoreStates};
+use crate::framework::{CycleState, DynScore, EXTENDER, MAX_NODE_SCORE, PluginError, Result, ScoreStates};
 
 /// Nodes of one parallel task at least.
 const NODES_PER_TASK: usize = 4_096;
@@ -22,13 +20,21 @@ impl Algorithm<'_> {
         &self,
         scratch: &mut Scratch,
         shared: &CycleState,
-        record: Option<&mut DecisionRecord>,
+        mut record: Option<&mut DecisionRecord>,
     ) -> Result<()> {
         let mut states = ScoreStates::default();
         states.slots.resize_with(self.profile.scores.len(), Default::default);
         self.pre_score(&mut states, &scratch.feasible, shared)?;
-        self.score_by_plugin(scratch, &states, shared, record)?;
-        self.add_extender_scores(scratch);
+        self.score_by_plugin(scratch, &states, shared, record.as_deref_mut())?;
+        if let Some(scores) = self.extender_scores(&scratch.feasible) {
+            for (total, score) in scratch.totals.iter_mut().zip(&scores) {
+                *total = total.saturating_add(*score);
+            }
+            if let Some(record) = record {
+                let (raw, normalized) = (scores.clone(), scores);
+                record.scores.push(PluginScores { plugin: EXTENDER, weight: 1, skipped: false, raw, normalized });
+            }
+        }
         Ok(())
     }
 
@@ -130,23 +136,6 @@ impl Algorithm<'_> {
             "applying score defaultWeights on Score plugins: plugin {:?} returns an invalid score {culprit}, it should in the range of [0, {MAX_NODE_SCORE}] after normalizing",
             plugin.name()
         )))
-    }
-
-    /// Scores of extenders are 0..=10; one that fails scores nothing.
-    fn add_extender_scores(&self, scratch: &mut Scratch) {
-        let snapshot = self.cycle.snapshot;
-        for extender in self.extenders.iter().filter(|extender| extender.weight() != 0) {
-            if !extender.is_interested(self.cycle.pod) {
-                continue;
-            }
-            let names: Vec<Arc<str>> = scratch.feasible.iter().map(|node| Arc::clone(snapshot.name(*node))).collect();
-            for (name, score) in extender.prioritize(self.cycle.pod, &names).unwrap_or_default() {
-                let node = snapshot.find(&name).and_then(|node| scratch.feasible.binary_search(&node).ok());
-                if let Some(at) = node {
-                    scratch.totals[at] += score * extender.weight() * (MAX_NODE_SCORE / 10);
-                }
-            }
-        }
     }
 
     /// One draw a decision: rank r of the t nodes with the highest total, in node order.

@@ -31,6 +31,15 @@ pub enum EffectKind {
         /// The node.
         node: Arc<str>,
     },
+    /// Have an extender bind the pod: [`Extender::bind`](super::Extender::bind).
+    BindByExtender {
+        /// The pod.
+        pod: ObjectRef,
+        /// The node.
+        node: Arc<str>,
+        /// Its position among the scheduler's extenders.
+        extender: usize,
+    },
     /// Patch the pod's status.
     PatchPodStatus {
         /// The pod.

@@ -3,22 +3,51 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::Result;
-use crate::model::Pod;
+use super::{PluginError, Result};
+use crate::model::{ObjectRef, Pod};
+
+/// Stands for all extenders where plugins are named, such as the plugins that rejected a pod. Any event may help a pod that
+/// extenders rejected. Upstream: framework `ExtenderName` (v1.36.2).
+pub const EXTENDER: &str = "Extender";
 
 /// What an extender answers to a filter call. Upstream: extender/v1 `ExtenderFilterResult` (v1.36.2).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExtenderFilterResult {
-    /// Names of the nodes that remain.
+    /// Names of the nodes that remain. A node that is in no list is rejected for good, without a reason.
     pub nodes: Vec<Arc<str>>,
     /// Nodes that fail, with a message; preemption may help.
     pub failed: BTreeMap<Arc<str>, String>,
-    /// Nodes that fail for good, with a message.
+    /// Nodes that fail for good, with a message; wins over `failed`.
     pub failed_and_unresolvable: BTreeMap<Arc<str>, String>,
 }
 
-/// A scheduler extender. Calls are synchronous: a host that speaks HTTP does so behind this trait.
-/// Upstream: framework `Extender` (v1.36.2).
+/// The pods that would go from one node, as an extender is asked about them. Upstream: extender/v1 `Victims` (v1.36.2).
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Victims {
+    /// The pods, most important first.
+    pub pods: Vec<Arc<Pod>>,
+    /// How many of them a disruption budget protects.
+    pub n_pdb_violations: usize,
+}
+
+/// The same as an extender answers it. Upstream: extender/v1 `MetaVictims` (v1.36.2).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MetaVictims {
+    /// UIDs of the pods, in the order in which they count as important. They must be on the node.
+    pub uids: Vec<Arc<str>>,
+    /// How many of them a disruption budget protects.
+    pub n_pdb_violations: usize,
+}
+
+impl From<&Victims> for MetaVictims {
+    fn from(victims: &Victims) -> Self {
+        let uids = victims.pods.iter().map(|pod| Arc::clone(&pod.uid)).collect();
+        Self { uids, n_pdb_violations: victims.n_pdb_violations }
+    }
+}
+
+/// A scheduler extender. A host that speaks HTTP does so behind this trait: calls are synchronous, those of
+/// [`prioritize`](Self::prioritize) to several extenders at the same time. Upstream: framework `Extender` (v1.36.2).
 pub trait Extender: Send + Sync {
     /// Name, for messages.
     fn name(&self) -> &str;
@@ -67,17 +96,17 @@ pub trait Extender: Send + Sync {
         false
     }
 
-    /// Narrows candidate nodes and their victims (UIDs).
+    /// Narrows or changes the candidate nodes and their victims, by node.
     ///
     /// # Errors
     /// When the extender fails.
     fn process_preemption(
         &self,
         pod: &Pod,
-        victims: BTreeMap<Arc<str>, Vec<Arc<str>>>,
-    ) -> Result<BTreeMap<Arc<str>, Vec<Arc<str>>>> {
+        victims: &BTreeMap<Arc<str>, Victims>,
+    ) -> Result<BTreeMap<Arc<str>, MetaVictims>> {
         let _ = pod;
-        Ok(victims)
+        Ok(victims.iter().map(|(node, victims)| (Arc::clone(node), victims.into())).collect())
     }
 
     /// Whether it binds pods.
@@ -85,12 +114,11 @@ pub trait Extender: Send + Sync {
         false
     }
 
-    /// Binds the pod.
+    /// Binds the pod. The host calls it to carry out [`EffectKind::BindByExtender`](super::EffectKind::BindByExtender).
     ///
     /// # Errors
     /// When the extender fails.
-    fn bind(&self, pod: &Pod, node_name: &str) -> Result<()> {
-        let _ = (pod, node_name);
-        Ok(())
+    fn bind(&self, pod: &ObjectRef, node_name: &str) -> Result<()> {
+        Err(PluginError::new(format!("extender {:?} does not bind: pod {pod}, node {node_name:?}", self.name())))
     }
 }

@@ -29,7 +29,7 @@ pub use effect::{CustomEffect, Effect, EffectError, EffectId, EffectKind, EventT
 pub use erased::{DynFilter, DynScore, FilterStates, PreFilterVerdict, ScoreStates};
 pub(crate) use erased::{FilterSlot, ScoreSlot};
 pub use event::{ActionType, ClusterEvent, EventFilter, EventResource, Hint};
-pub use extender::{Extender, ExtenderFilterResult};
+pub use extender::{EXTENDER, Extender, ExtenderFilterResult, MetaVictims, Victims};
 pub use filters::{Filters, RejectedBy};
 pub use fit_error::FitError;
 pub use normalize::default_normalize_score;

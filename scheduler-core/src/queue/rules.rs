@@ -7,8 +7,8 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::framework::{
-    ActionType, ClusterEvent, ClusterView, EnqueueExtensions, EventFilter, EventResource, Hint, PreEnqueueStatus,
-    Profile, QueuedEntity,
+    ActionType, ClusterEvent, ClusterView, EXTENDER, EnqueueExtensions, EventFilter, EventResource, Hint,
+    PreEnqueueStatus, Profile, QueuedEntity,
 };
 use crate::model::Pod;
 
@@ -57,16 +57,17 @@ pub struct EventMap {
 }
 
 impl EventMap {
-    /// Asks every plugin of the profiles which events it wants to hear of.
-    pub fn new(profiles: &[Profile]) -> Self {
+    /// Asks every plugin of the profiles which events it wants to hear of. If there are extenders, any event may help the
+    /// pods that they rejected.
+    pub fn new(profiles: &[Profile], has_extenders: bool) -> Self {
         let registrations = |profile: &Profile| {
             let extensions = profile.enqueue_extensions().iter();
-            extensions
-                .map(|(plugin, extensions)| Registration {
-                    plugin,
-                    extensions: extensions.as_ref().map(|plugin| (Arc::clone(plugin), plugin.events_to_register())),
-                })
-                .collect()
+            let of_plugins = extensions.map(|(plugin, extensions)| Registration {
+                plugin,
+                extensions: extensions.as_ref().map(|plugin| (Arc::clone(plugin), plugin.events_to_register())),
+            });
+            let of_extenders = has_extenders.then_some(Registration { plugin: EXTENDER, extensions: None });
+            of_plugins.chain(of_extenders).collect()
         };
         let profiles = profiles.iter().map(|p| (Arc::clone(&p.scheduler_name), registrations(p))).collect();
         let mut map = Self { profiles, interested: FxHashMap::default() };

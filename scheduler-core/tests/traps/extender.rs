@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use scheduler_core::config::KubeSchedulerConfiguration;
 use scheduler_core::engine::{Options, Outcome};
-use scheduler_core::framework::{EffectKind, Extender, ExtenderFilterResult, PluginError, Result};
-use scheduler_core::model::Pod;
+use scheduler_core::framework::{
+    EffectError, EffectKind, Extender, ExtenderFilterResult, MetaVictims, PluginError, Result, Victims,
+};
+use scheduler_core::model::{ObjectRef, Pod};
 use scheduler_core::testing::{Cluster, node, pod};
 
 use super::host::Host;
@@ -17,6 +19,8 @@ struct ByName {
     fails: bool,
     ignorable: bool,
     binds: bool,
+    /// Victims on the node `other`, instead of those that it is asked about.
+    names_victims: Option<Vec<Arc<str>>>,
 }
 
 impl ByName {
@@ -53,7 +57,7 @@ impl Extender for ByName {
             failed_and_unresolvable: refused("never", "not here"),
         })
         .map(|mut result| {
-            result.nodes.retain(|name| !name.starts_with("never"));
+            result.nodes.retain(|name| !name.starts_with("never") && !name.starts_with("silent"));
             result
         })
     }
@@ -73,17 +77,20 @@ impl Extender for ByName {
     fn process_preemption(
         &self,
         _: &Pod,
-        mut victims: BTreeMap<Arc<str>, Vec<Arc<str>>>,
-    ) -> Result<BTreeMap<Arc<str>, Vec<Arc<str>>>> {
-        victims.retain(|node, _| !node.starts_with("spared"));
-        self.answer(victims)
+        victims: &BTreeMap<Arc<str>, Victims>,
+    ) -> Result<BTreeMap<Arc<str>, MetaVictims>> {
+        if let Some(uids) = self.names_victims.clone() {
+            return self.answer([("other".into(), MetaVictims { uids, n_pdb_violations: 0 })].into());
+        }
+        let left = victims.iter().filter(|(node, _)| !node.starts_with("spared"));
+        self.answer(left.map(|(node, victims)| (Arc::clone(node), victims.into())).collect())
     }
 
     fn is_binder(&self) -> bool {
         self.binds
     }
 
-    fn bind(&self, _: &Pod, _: &str) -> Result<()> {
+    fn bind(&self, _: &ObjectRef, _: &str) -> Result<()> {
         self.answer(())
     }
 }
@@ -153,13 +160,6 @@ fn an_extender_has_a_say_in_preemption() {
     let cluster = |nodes: &[&str]| {
         Cluster::new().nodes(nodes.iter().map(|name| node(name).cpu("2"))).pods(nodes.iter().map(|name| full(name)))
     };
-    let victims = |host: &Host| -> Vec<String> {
-        let victim = |kind: &EffectKind| match kind {
-            EffectKind::DeleteVictim { victim, .. } => Some(victim.name.to_string()),
-            _ => None,
-        };
-        host.effects.iter().filter_map(|effect| victim(&effect.kind)).collect()
-    };
     let mut narrowed = host(ByName::default(), &cluster(&["spared-1", "spared-2", "taken"]));
     outcome(&mut narrowed, asking("p").cpu("2").priority(10));
     assert_eq!(victims(&narrowed), ["on-taken"]);
@@ -169,15 +169,149 @@ fn an_extender_has_a_say_in_preemption() {
     assert_eq!(victims(&refused), [""; 0]);
 }
 
+/// UIDs of the victims that are to go.
+fn victims(host: &Host) -> Vec<String> {
+    let victim = |kind: &EffectKind| match kind {
+        EffectKind::DeleteVictim { victim, .. } => Some(victim.uid.to_string()),
+        _ => None,
+    };
+    host.effects.iter().filter_map(|effect| victim(&effect.kind)).collect()
+}
+
+#[test]
+fn an_extender_may_name_other_victims_but_only_pods_that_are_there() {
+    let cluster = Cluster::new()
+        .nodes(["taken", "other"].map(|name| node(name).cpu("2")))
+        .with(pod("a").cpu("2").on("taken"))
+        .with(pod("b").cpu("1").on("other"))
+        .with(pod("c").cpu("1").on("other"));
+    let uid = |name: &str| Arc::clone(&Pod::from(pod(name)).uid);
+    let b = uid("b");
+    let cases: [(&[Arc<str>], bool, Option<&str>); 4] = [
+        (&[Arc::clone(&b)], false, None),
+        (
+            &[uid("a")],
+            false,
+            Some("claims to preempt pod (UID: &{a}) on node: other, but the pod is not found on that node"),
+        ),
+        (&[], false, Some("preemption: expected at least one victim pod on node \"other\"")),
+        (&[], true, Some("preemption: no candidate node for preemption")),
+    ];
+    for (names, ignorable, want) in cases {
+        let by_name = ByName { names_victims: Some(names.to_vec()), ignorable, ..ByName::default() };
+        let mut host = host(by_name, &cluster);
+        let outcome = outcome(&mut host, asking("p").cpu("2").priority(10));
+        match want {
+            None => assert_eq!(victims(&host), [&*b]),
+            Some(want) => {
+                let want = want.replace("&{a}", &format!("&{{{}}}", uid("a")));
+                assert!(chosen(&outcome).contains(&want), "{outcome:?}");
+                assert_eq!(victims(&host), [""; 0]);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_node_of_which_an_extender_says_nothing_is_lost_without_a_reason_and_for_good() {
+    let mut host = host(
+        ByName::default(),
+        &Cluster::new()
+            .nodes(["silent-1", "silent-2", "not-now"].map(|name| node(name).cpu("2")))
+            .with(pod("low").cpu("1").on("silent-1")),
+    );
+    let outcome = outcome(&mut host, asking("p").cpu("1").priority(10));
+    let message = chosen(&outcome);
+    assert!(message.starts_with("0/3 nodes are available: 1 come back later. "), "{message}");
+    assert!(message.ends_with("2 Preemption is not helpful for scheduling."), "{message}");
+    assert_eq!(victims(&host), [""; 0]);
+    assert_eq!(host.scheduler.queue().get("p").expect("it waits").unschedulable_plugins, ["Extender"]);
+}
+
+#[test]
+fn any_event_may_help_a_pod_that_extenders_rejected() {
+    let mut host = host(ByName::default(), &Cluster::new().with(node("not-now").cpu("4")));
+    host.apply(asking("p").cpu("1"));
+    assert_eq!(host.n_attempts("p"), 1);
+    host.at(60);
+    assert_eq!(host.n_attempts("p"), 0, "nothing has happened");
+    host.apply(node("not-now").cpu("4").label("a", "b"));
+    host.at(120);
+    assert_eq!(host.n_attempts("p"), 1, "a label is no matter of the plugins, as the pod selects no nodes");
+}
+
+#[test]
+fn nodes_that_a_sample_left_out_have_no_verdict_when_an_extender_rejects_the_sample() {
+    let cluster = Cluster::new().nodes((0..260).map(|at| node(&format!("not-now-{at:03}")).cpu("4")));
+    let options = Options { extenders: vec![Arc::new(ByName::default())], ..Options::default() };
+    let config = KubeSchedulerConfiguration { percentage_of_nodes_to_score: 50, ..Default::default() };
+    let mut host = Host::with(&scheduler_core::plugins::registry(), &config, options, &cluster);
+    let outcome = outcome(&mut host, asking("p").cpu("1"));
+    let want = "0/260 nodes are available: 130 come back later.";
+    assert!(chosen(&outcome).starts_with(want), "{outcome:?}");
+}
+
+#[test]
+fn an_extender_that_fails_over_the_nominated_node_is_asked_about_all() {
+    let cluster = Cluster::new().with(node("a").cpu("4"));
+    let mut strict = host(ByName { fails: true, ..ByName::default() }, &cluster);
+    let failed = outcome(&mut strict, asking("p").cpu("1").nominated_to("a"));
+    assert!(matches!(&failed, Outcome::Error { message } if message == "out of reach"), "{failed:?}");
+}
+
+#[test]
+fn resources_that_the_scheduler_ignores_for_an_extender_are_not_counted() {
+    let config = |ignored: bool| {
+        let text = format!(
+            "{{apiVersion: kubescheduler.config.k8s.io/v1, kind: KubeSchedulerConfiguration, extenders: [\
+             {{urlPrefix: 'http://x', managedResources: [{{name: example.com/gpu, ignoredByScheduler: {ignored}}}]}}]}}"
+        );
+        KubeSchedulerConfiguration::from_text(&text).expect("valid")
+    };
+    let cluster = Cluster::new().with(node("n").cpu("4"));
+    for (ignored, want) in [(true, "n"), (false, "0/1 nodes are available: 1 Insufficient example.com/gpu.")] {
+        let registry = scheduler_core::plugins::registry();
+        let mut host = Host::with(&registry, &config(ignored), Options::default(), &cluster);
+        let outcome = outcome(&mut host, pod("p").cpu("1").request("example.com/gpu", "2"));
+        assert!(chosen(&outcome).starts_with(want), "{outcome:?}");
+    }
+}
+
+/// Effects that bind: those of the plugins, and those of extenders.
+fn n_binds(host: &Host) -> (usize, usize) {
+    let count = |is: fn(&EffectKind) -> bool| host.effects.iter().filter(|effect| is(&effect.kind)).count();
+    (
+        count(|kind| matches!(kind, EffectKind::Bind { .. })),
+        count(|kind| matches!(kind, EffectKind::BindByExtender { extender: 0, .. })),
+    )
+}
+
 #[test]
 fn an_extender_that_binds_does_so_instead_of_the_plugins() {
-    let cluster = Cluster::new().with(node("n").cpu("4"));
-    let n_binds =
-        |host: &Host| host.effects.iter().filter(|effect| matches!(effect.kind, EffectKind::Bind { .. })).count();
-    let mut binding = host(ByName { binds: true, ..ByName::default() }, &cluster);
-    outcome(&mut binding, asking("p").cpu("1"));
-    assert_eq!(n_binds(&binding), 0);
-    assert!(binding.events().iter().any(|(reason, ..)| *reason == "Scheduled"));
-    outcome(&mut binding, pod("q").cpu("1"));
-    assert_eq!(n_binds(&binding), 1, "the plugins bind what it does not care for");
+    let mut host = host(ByName { binds: true, ..ByName::default() }, &Cluster::new().with(node("n").cpu("4")));
+    outcome(&mut host, asking("p").cpu("1"));
+    assert_eq!(n_binds(&host), (0, 1));
+    host.perform();
+    assert!(host.events().iter().any(|(reason, ..)| *reason == "Scheduled"));
+    outcome(&mut host, pod("q").cpu("1"));
+    assert_eq!(n_binds(&host), (1, 0), "the plugins bind what it does not care for");
+}
+
+#[test]
+fn a_binding_that_an_extender_fails_is_an_error_or_left_to_the_plugins() {
+    for ignorable in [false, true] {
+        let by_name = ByName { binds: true, ignorable, ..ByName::default() };
+        let mut host = host(by_name, &Cluster::new().with(node("n").cpu("4")));
+        outcome(&mut host, asking("p").cpu("1"));
+        let is_asked = |kind: &EffectKind| matches!(kind, EffectKind::BindByExtender { .. });
+        let asked = host.effects.iter().find(|effect| is_asked(&effect.kind)).expect("it is asked").id;
+        host.effects.clear();
+        host.report(asked, Err(EffectError { message: "no room".to_owned(), not_found: false }));
+        let failed = host.events().into_iter().find(|(reason, ..)| *reason == "FailedScheduling");
+        if ignorable {
+            assert_eq!((n_binds(&host), failed), ((1, 0), None));
+        } else {
+            assert_eq!((n_binds(&host), failed.expect("it is told").2.as_str()), ((0, 0), "no room"));
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use k8s_openapi::api::{core::v1 as core, storage::v1 as storage};
 use scheduler_core::config::KubeSchedulerConfiguration;
 use scheduler_core::engine::{Attempt, Change, Options, Scheduler};
-use scheduler_core::framework::{Effect, EffectKind, NominatedNode, Registry};
+use scheduler_core::framework::{Effect, EffectError, EffectId, EffectKind, NominatedNode, Registry};
 use scheduler_core::model::{self, Object, Pod, Timestamp};
 use scheduler_core::testing::{Cluster, pool};
 use serde::de::DeserializeOwned;
@@ -81,6 +81,12 @@ impl Host {
         }
         self.effects.extend(self.scheduler.drain_effects());
         effects
+    }
+
+    /// Reports what came of one effect.
+    pub(crate) fn report(&mut self, id: EffectId, result: Result<(), EffectError>) {
+        self.scheduler.handle_result(id, result, self.now);
+        self.effects.extend(self.scheduler.drain_effects());
     }
 
     /// Events so far: reason, pod and text.

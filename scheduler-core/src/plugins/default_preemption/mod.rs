@@ -1,7 +1,7 @@
 //! DefaultPreemption: makes room for a pod that fits nowhere by evicting pods of lower priority from one node.
-//! Upstream v1.36.2: plugins/defaultpreemption, framework/preemption. The dry runs are in `candidates`, the choice in `select`.
+//! Upstream v1.36.2: plugins/defaultpreemption, framework/preemption. The dry runs are in `candidates`, the choice in `select`,
+//! the say of extenders in `extenders`.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
@@ -10,13 +10,13 @@ use crate::config::args::{DefaultPreemptionArgs, PluginArgs};
 use crate::config::plugins::ExtensionPoint;
 use crate::framework::{
     ActionType, BuildError, ClusterEvent, ClusterView, Cycle, CycleState, EffectKind, EnqueueExtensions, EventFilter,
-    EventResource, Extender, Extensions, FilterStates, FilterStatus, Filters, FitError, Hint, NominatedNode, Plugin,
-    PluginError, PodCondition, PostFilterPlugin, PostFilterStatus, PreEnqueuePlugin, PreEnqueueStatus, Reasons,
-    Rejected, Result,
+    EventResource, Extensions, FilterStates, FilterStatus, Filters, FitError, Hint, NominatedNode, Plugin, PluginError,
+    PodCondition, PostFilterPlugin, PostFilterStatus, PreEnqueuePlugin, PreEnqueueStatus, Reasons, Rejected, Result,
 };
 use crate::model::{Pod, PreemptionPolicy};
 
 mod candidates;
+mod extenders;
 #[cfg(test)]
 mod fast_path_tests;
 mod select;
@@ -25,6 +25,8 @@ mod tests;
 
 pub use candidates::{Candidate, DryRunFailure, DryRuns, Preemptor};
 pub use select::best_candidates;
+
+use extenders::call_extenders;
 
 /// Name of the plugin.
 pub const NAME: &str = "DefaultPreemption";
@@ -128,7 +130,9 @@ impl PostFilterPlugin for DefaultPreemption {
         let offset = if nodes.is_empty() { 0 } else { draw(cycle.seed, nodes.len()) };
         let mut runs = preemptor.dry_run(&nodes, offset, self.n_candidates(nodes.len()));
         let found_some = !runs.candidates.is_empty();
-        runs.candidates = agreed(filters.extenders(), cycle.pod, std::mem::take(&mut runs.candidates))?;
+        let candidates = std::mem::take(&mut runs.candidates);
+        runs.candidates = call_extenders(filters.extenders(), cycle, candidates)
+            .map_err(|error| PluginError::new(format!("preemption: {error}")))?;
         let best = best_candidates(&runs.candidates, cycle.now);
         if best.is_empty() && found_some {
             return Ok(unschedulable("no candidate node for preemption", NominatedNode::Keep));
@@ -189,40 +193,6 @@ impl DefaultPreemption {
         });
         clear.chain(delete).collect()
     }
-}
-
-/// The candidates that all extenders with a say in preemption leave, with the victims that they leave.
-/// Upstream: preemption.go callExtenders.
-fn agreed(extenders: &[Arc<dyn Extender>], pod: &Pod, candidates: Vec<Candidate>) -> Result<Vec<Candidate>> {
-    let mut asked = extenders.iter().filter(|extender| extender.supports_preemption()).peekable();
-    if asked.peek().is_none() || candidates.is_empty() {
-        return Ok(candidates);
-    }
-    let uids = |candidate: &Candidate| candidate.victims.iter().map(|victim| Arc::clone(&victim.uid)).collect();
-    let mut victims: BTreeMap<Arc<str>, Vec<Arc<str>>> =
-        candidates.iter().map(|candidate| (Arc::clone(&candidate.node_name), uids(candidate))).collect();
-    for extender in asked.filter(|extender| extender.is_interested(pod)) {
-        let mut left = match extender.process_preemption(pod, victims.clone()) {
-            Ok(left) => left,
-            Err(_) if extender.is_ignorable() => continue,
-            Err(error) => return Err(PluginError::new(format!("preemption: {error}"))),
-        };
-        if extender.is_ignorable() {
-            left.retain(|_, victims| !victims.is_empty());
-        } else if let Some((node, _)) = left.iter().find(|(_, victims)| victims.is_empty()) {
-            return Err(PluginError::new(format!("preemption: expected at least one victim pod on node {node:?}")));
-        }
-        victims = left;
-        if victims.is_empty() {
-            break;
-        }
-    }
-    let keep = |mut candidate: Candidate| {
-        let left = victims.get(&candidate.node_name)?;
-        candidate.victims.retain(|victim| left.contains(&victim.uid));
-        Some(candidate)
-    };
-    Ok(candidates.into_iter().filter_map(keep).collect())
 }
 
 /// Why the pod may not preempt: its policy, or victims of its last preemption that are still going.
