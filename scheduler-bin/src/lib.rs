@@ -20,6 +20,7 @@ mod counted;
 #[cfg(feature = "offline-cluster")]
 mod demo;
 mod explain;
+mod extender;
 mod field_validation;
 pub mod live;
 pub mod manifest;

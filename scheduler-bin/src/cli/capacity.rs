@@ -12,7 +12,7 @@ use scheduler_core::framework::Registry;
 use scheduler_core::model::{Node, Object, Pod};
 use serde_json::{Value, json};
 
-use super::source::Source;
+use super::source::{self, Source};
 use super::{EXIT_CODES, Failure, Output, run};
 use crate::columns::align;
 use crate::counted::counted;
@@ -77,8 +77,9 @@ struct Answer {
 impl Capacity {
     /// Answers on standard output.
     pub(crate) async fn execute(self, registry: Registry) -> Result<(), Failure> {
-        let mut world = self.source.read(&[]).await?;
-        let mut templates = World::default();
+        let whole_objects = source::whole_objects(self.config.as_slice())?;
+        let mut world = self.source.read(&[], whole_objects.clone()).await?;
+        let mut templates = World::keeping(whole_objects);
         templates.admission = world.admission.clone();
         let inputs: Vec<_> = self.filename.iter().map(|path| (path.clone(), Origin::Manifest)).collect();
         templates.add_files(&inputs, false).map_err(Failure::bad_input)?;
@@ -161,6 +162,9 @@ impl Asked<'_> {
                     uid: format!("{}-{round}", template.uid).into(),
                     ..Pod::clone(template)
                 });
+                if let Some(objects) = &self.world.whole_objects {
+                    objects.copied(&pod, template);
+                }
                 match placement.place(&pod).map(|attempt| attempt.outcome) {
                     Some(Outcome::Scheduled { node, .. }) => {
                         *per_node.entry(node).or_default() += 1;

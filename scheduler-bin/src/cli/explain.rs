@@ -10,7 +10,7 @@ use scheduler_core::framework::Registry;
 use scheduler_core::model::{Object, Pod, Timestamp};
 use serde_json::{Value, json};
 
-use super::source::Source;
+use super::source::{self, Source};
 use super::{EXIT_CODES, Failure, Output, run};
 use crate::choice::Choice;
 use crate::counted::counted;
@@ -90,7 +90,10 @@ impl Explain {
     pub(crate) async fn execute(self, registry: Registry) -> Result<(), Failure> {
         let answer = match &self.record {
             Some(path) => self.in_recording(path, &registry)?,
-            None => self.in_world(&self.source.read(&self.filename).await?, &registry)?,
+            None => self.in_world(
+                &self.source.read(&self.filename, source::whole_objects(self.config.as_slice())?).await?,
+                &registry,
+            )?,
         };
         let why_not = match &self.why_not {
             None => None,
@@ -153,7 +156,8 @@ impl Explain {
         let name = found.as_ref().map(|pod| Arc::clone(&pod.scheduler_name)).or(arriving);
         let name = name.ok_or_else(|| self.nobody())?;
         let configuration = run::configuration(self.config.as_deref(), self.config.is_none().then_some(&*name))?;
-        let options = Options { record_decisions: true, ..Options::default() };
+        let extenders = world.extenders(&configuration).map_err(Failure::bad_input)?;
+        let options = Options { record_decisions: true, extenders, ..Options::default() };
         let scheduler = Scheduler::new(&configuration, registry, options).map_err(Failure::bad_input)?;
         let pool = rayon::ThreadPoolBuilder::new()
             .build()

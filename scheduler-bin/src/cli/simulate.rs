@@ -90,7 +90,7 @@ impl Simulate {
             return self.replay(path, registry);
         }
         let condition = self.output.fail_if.as_deref().map(Condition::parse).transpose().map_err(Failure::bad_input)?;
-        let input = self.input.read().await?;
+        let input = self.input.read(source::whole_objects(&self.config)?).await?;
         source::tell(&input.world);
         let configurations = self.configurations(&input)?;
         let pool = rayon::ThreadPoolBuilder::new()
@@ -182,7 +182,8 @@ impl Simulate {
         pool: &rayon::ThreadPool,
         decisions: &mut output::Decisions,
     ) -> Result<(RunReport, Option<String>), Failure> {
-        let options = Options { seed: self.seed, ..Options::default() };
+        let extenders = input.world.extenders(configuration).map_err(Failure::bad_input)?;
+        let options = Options { seed: self.seed, extenders, ..Options::default() };
         let scheduler = Scheduler::new(configuration, registry, options).map_err(Failure::bad_input)?;
         let measure = Measure::new(Timestamp::ZERO, self.price.clone());
         let manner = Manner { arrivals_only: input.arrivals_only, until: self.until };

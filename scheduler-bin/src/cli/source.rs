@@ -1,12 +1,15 @@
 //! The flags that say which cluster a question is about: a live one, or files.
 
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
 use scheduler_core::model::Object;
 
-use super::Failure;
+use super::{Failure, run};
 use crate::counted::counted;
+use crate::extender::{Wanted, WholeObjects};
 use crate::live::connect::connect;
 use crate::simulate::{Origin, World, node_shape};
 
@@ -32,13 +35,22 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Reads everything once, and `manifests` behind it. What is odd is told as warnings.
+    /// Reads everything once, and `manifests` behind it. What is odd is told as warnings. Pods and nodes are kept in
+    /// `whole_objects`, too, as they were given.
     ///
     /// # Errors
     /// A file is missing or malformed, or the cluster does not answer.
-    pub(crate) async fn read(&self, manifests: &[PathBuf]) -> Result<World, Failure> {
+    pub(crate) async fn read(
+        &self,
+        manifests: &[PathBuf],
+        whole_objects: Option<Arc<WholeObjects>>,
+    ) -> Result<World, Failure> {
         let asks_cluster = self.cluster || self.kubeconfig.is_some() || (self.from.is_empty() && self.nodes.is_empty());
-        let mut world = if asks_cluster { live(self.kubeconfig.as_deref()).await? } else { World::default() };
+        let mut world = if asks_cluster {
+            live(self.kubeconfig.as_deref(), whole_objects).await?
+        } else {
+            World::keeping(whole_objects)
+        };
         let mut inputs: Vec<_> = self.from.iter().map(|path| (path.clone(), Origin::Dump)).collect();
         add_nodes(&mut world, &self.nodes, &mut inputs)?;
         inputs.extend(manifests.iter().map(|path| (path.clone(), Origin::Manifest)));
@@ -53,11 +65,37 @@ impl Source {
 ///
 /// # Errors
 /// The kubeconfig is wrong, or the cluster does not answer.
-pub(super) async fn live(kubeconfig: Option<&Path>) -> Result<World, Failure> {
+pub(super) async fn live(
+    kubeconfig: Option<&Path>,
+    whole_objects: Option<Arc<WholeObjects>>,
+) -> Result<World, Failure> {
     let connection = connect(kubeconfig)
         .await
         .map_err(|error| if error.is_bad_input() { Failure::bad_input(error) } else { Failure::failed(error) })?;
-    World::from_cluster(&connection.client).await.map_err(Failure::failed)
+    World::from_cluster(&connection.client, whole_objects).await.map_err(Failure::failed)
+}
+
+/// A place for whole pods and nodes if one of these configurations has extenders; then it is said that they are called.
+///
+/// # Errors
+/// A configuration cannot be read or is invalid.
+pub(super) fn whole_objects(configurations: &[PathBuf]) -> Result<Option<Arc<WholeObjects>>, Failure> {
+    let mut urls: Vec<String> = Vec::new();
+    for path in configurations {
+        let configuration = run::configuration(Some(path), None)?;
+        urls.extend(configuration.extenders.into_iter().map(|extender| extender.url_prefix));
+    }
+    if urls.is_empty() {
+        return Ok(None);
+    }
+    urls.dedup();
+    // Standard error may be closed; that is no reason not to answer.
+    let _ = writeln!(
+        io::stderr(),
+        "calling the extenders of the configuration, {}: they see the objects that were given, and none is asked to bind",
+        urls.join(", ")
+    );
+    Ok(Some(Arc::new(WholeObjects::new(Wanted::ALL))))
 }
 
 /// Adds the nodes of shapes to the world, and the files among the words to `inputs`.

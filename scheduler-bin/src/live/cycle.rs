@@ -9,6 +9,7 @@ use scheduler_core::engine::{Attempt, Change, Outcome, Scheduler};
 use scheduler_core::framework::{Effect, EffectKind};
 use scheduler_core::model::Timestamp;
 use tokio::sync::mpsc::UnboundedSender;
+use tokio_util::sync::CancellationToken;
 
 use super::endpoints::Health;
 use super::informers::{N_KINDS, Observation};
@@ -16,6 +17,7 @@ use super::lanes::Report;
 use super::metrics::{AttemptMetrics, Metrics};
 use super::recording::Recording;
 use super::{Happened, Observer};
+use crate::extender::{AnswerLog, WholeObjects};
 
 /// Effects in flight above which no new cycle starts: the API server is slower than the engine.
 const MAX_IN_FLIGHT: usize = 4096;
@@ -47,6 +49,12 @@ pub(crate) struct Cycle {
     pub(crate) observer: Option<Observer>,
     /// Where everything is kept that the engine hears and decides.
     pub(crate) recording: Option<Recording>,
+    /// Whole objects, if extenders want to see them.
+    pub(crate) whole_objects: Option<Arc<WholeObjects>>,
+    /// What extenders answer, if it is recorded.
+    pub(crate) answers: Option<AnswerLog>,
+    /// Set when the scheduler ends; then extenders are not waited for.
+    pub(crate) stop: CancellationToken,
     /// What is counted.
     pub(crate) metrics: Metrics,
     /// Its part for each result and profile seen so far.
@@ -108,12 +116,18 @@ impl Cycle {
                 if let Some(recording) = &mut self.recording {
                     recording.applied(now, raw.as_deref());
                 }
+                if let Some(objects) = &self.whole_objects {
+                    objects.applied(&object, raw.as_deref());
+                }
                 self.scheduler.handle(Change::Applied(object), now);
             }
             Input::Observed(Observation::Deleted(object, raw)) => {
                 let now = now();
                 if let Some(recording) = &mut self.recording {
                     recording.deleted(now, raw.as_deref());
+                }
+                if let Some(objects) = &self.whole_objects {
+                    objects.deleted(&object);
                 }
                 self.scheduler.handle(Change::Deleted(object), now);
             }
@@ -153,7 +167,17 @@ impl Cycle {
         let started = Instant::now();
         let tries = state.in_flight < MAX_IN_FLIGHT;
         let attempt = if tries { self.scheduler.schedule_one(now, &self.pool) } else { None };
+        if self.stop.is_cancelled()
+            && attempt.as_ref().is_some_and(|attempt| matches!(attempt.outcome, Outcome::Error { .. }))
+        {
+            // An extender was asked, and the answer is not waited for any more: the next scheduler decides about the pod.
+            state.stopped = true;
+            return false;
+        }
         if let Some(recording) = &mut self.recording {
+            for answer in self.answers.iter().flat_map(AnswerLog::take) {
+                recording.extender(now, &answer);
+            }
             recording.turn(now, tries, attempt.as_ref());
         }
         if let Some(attempt) = &attempt {

@@ -16,11 +16,12 @@ use tokio_util::sync::CancellationToken;
 use super::conditions::KnownConditions;
 use super::cycle::Input;
 use super::reflector::{self, Collection, Sink};
+use crate::extender::Wanted;
 
 /// A change of one object, in the order in which its kind's watch told it.
 #[derive(Debug)]
 pub(crate) enum Observation {
-    /// The object is new or changed; as the API gave it if a recording is kept.
+    /// The object is new or changed; as the API gave it if a recording is kept, or an extender wants to see it.
     Applied(Object, Option<Box<RawValue>>),
     /// The object is gone; this is its last known state, and its name as an API object if a recording is kept.
     Deleted(Object, Option<Box<RawValue>>),
@@ -30,6 +31,15 @@ pub(crate) enum Observation {
 
 /// Terminated pods need no room; the server leaves them out. Upstream: scheduler.go NewInformerFactory.
 const LIVE_PODS: &str = "status.phase!%3DSucceeded%2Cstatus.phase!%3DFailed";
+
+/// Which observations carry API objects.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Kept {
+    /// All, for a recording.
+    pub(crate) recorded: bool,
+    /// Those that extenders want to see.
+    pub(crate) by_extenders: Wanted,
+}
 
 /// A kind that is followed.
 #[derive(Clone, Copy)]
@@ -83,7 +93,7 @@ pub(crate) fn start(
     client: &Client,
     out: &Sender<Input>,
     conditions: &KnownConditions,
-    recorded: bool,
+    kept: Kept,
     stop: &CancellationToken,
 ) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
@@ -94,7 +104,7 @@ pub(crate) fn start(
             kind,
             out: out.clone(),
             conditions: conditions.clone(),
-            recorded,
+            kept,
             has_listed: false,
             pods: PodReader::default(),
             objects: FxHashMap::default(),
@@ -117,8 +127,7 @@ struct Store {
     out: Sender<Input>,
     /// Shared with those who patch pods.
     conditions: KnownConditions,
-    /// Whether observations carry API objects.
-    recorded: bool,
+    kept: Kept,
     has_listed: bool,
     /// Remembers what pods have in common.
     pods: PodReader,
@@ -180,7 +189,8 @@ impl Store {
                     let is_false = pod.scheduled_condition.as_ref().is_some_and(|condition| !condition.status);
                     self.conditions.note(&pod.uid, is_false);
                 }
-                let raw = if self.recorded { self.recorded(json) } else { None };
+                let is_kept = self.kept.recorded || self.kept.by_extenders.wants(&object);
+                let raw = if is_kept { self.recorded(json) } else { None };
                 self.objects.insert(identity, object.clone());
                 self.tell(Observation::Applied(object, raw));
             }
@@ -199,7 +209,7 @@ impl Store {
         }
         let Identity { namespace, name, uid } = identity;
         let Kind { api_version, api, .. } = self.kind;
-        let raw = self.recorded.then(|| {
+        let raw = self.kept.recorded.then(|| {
             let metadata = json!({ "namespace": **namespace, "name": **name, "uid": **uid });
             to_raw(&json!({ "apiVersion": api_version, "kind": api, "metadata": metadata }))
         });
@@ -240,7 +250,7 @@ mod tests {
             kind,
             out,
             conditions: KnownConditions::default(),
-            recorded,
+            kept: Kept { recorded, ..Kept::default() },
             has_listed: true,
             pods: PodReader::default(),
             objects: FxHashMap::default(),
@@ -320,6 +330,18 @@ mod tests {
                 object(json!({ "namespace": "", "name": "a", "uid": "1" })),
             ]
         );
+    }
+
+    #[test]
+    fn an_extender_gets_the_objects_that_it_wants() {
+        let (mut store, receiver) = store(false);
+        store.listed(&node("a", "1"));
+        assert_eq!(told(&receiver), ["+a"], "it wants none");
+        store.kept.by_extenders.nodes = true;
+        store.listed(&node("a", "1"));
+        assert!(told(&receiver)[0].contains("\"uid\":\"1\""));
+        store.changed(EventType::Deleted, &node("a", "1")).expect("a node");
+        assert_eq!(told(&receiver), ["-a"]);
     }
 
     #[test]

@@ -68,7 +68,9 @@ pub(crate) async fn run(mut effects: mpsc::UnboundedReceiver<Effect>, work: Box<
 /// The object whose effects stay in order; events have none.
 fn lane(effect: &Effect) -> Option<Arc<str>> {
     match &effect.kind {
-        EffectKind::Bind { pod, .. } | EffectKind::PatchPodStatus { pod, .. } => Some(Arc::clone(&pod.uid)),
+        EffectKind::Bind { pod, .. }
+        | EffectKind::BindByExtender { pod, .. }
+        | EffectKind::PatchPodStatus { pod, .. } => Some(Arc::clone(&pod.uid)),
         EffectKind::DeleteVictim { victim, .. } => Some(Arc::clone(&victim.uid)),
         EffectKind::BindVolume { claim, .. } => Some(Arc::clone(&claim.uid)),
         EffectKind::RecordEvent { .. } | EffectKind::Custom(_) => None,

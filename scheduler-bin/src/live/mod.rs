@@ -40,8 +40,10 @@ use tokio_util::sync::CancellationToken;
 
 pub use leader::LeaderElection;
 
+use crate::extender::{ConfiguredExtender, Extenders};
 use cycle::{Cycle, Input};
 use endpoints::Health;
+use informers::Kept;
 use leader::Elector;
 use metrics::Metrics;
 use perform::Performer;
@@ -170,13 +172,16 @@ impl LiveScheduler {
     /// The configuration cannot be built, or the address for metrics cannot be bound.
     pub async fn start(way: impl Into<Way>, registry: &Registry, options: Options) -> Result<Self, LiveError> {
         let Way { client, sender } = way.into();
+        let stop = CancellationToken::new();
+        let extenders = Extenders::over_http(&options.configuration, options.record.is_some(), &stop)
+            .map_err(|error| LiveError::Configuration(error.to_string()))?;
         let scheduler = Scheduler::new(
             &options.configuration,
             registry,
             EngineOptions {
                 seed: options.seed,
                 record_decisions: options.record_decisions,
-                ..EngineOptions::default()
+                extenders: extenders.seam(),
             },
         )
         .map_err(|error| LiveError::Configuration(error.to_string()))?;
@@ -198,7 +203,6 @@ impl LiveScheduler {
         };
         let recorded = recording.is_some();
 
-        let stop = CancellationToken::new();
         let (health, metrics) = (Health::default(), Metrics::default());
         let metrics_address = match options.metrics_address {
             Some(address) => {
@@ -217,6 +221,9 @@ impl LiveScheduler {
             effects,
             observer: options.observer.clone(),
             recording,
+            whole_objects: (!extenders.is_empty()).then(|| Arc::clone(&extenders.objects)),
+            answers: extenders.answers.clone(),
+            stop: stop.clone(),
             metrics,
             attempts: FxHashMap::default(),
             health: health.clone(),
@@ -237,7 +244,8 @@ impl LiveScheduler {
             effect_receiver,
             has_ended,
             observer: options.observer,
-            recorded,
+            kept: Kept { recorded, by_extenders: extenders.wanted() },
+            extenders: extenders.all().into(),
             health,
             stop: stop.clone(),
         };
@@ -273,7 +281,8 @@ struct Run {
     effect_receiver: mpsc::UnboundedReceiver<Effect>,
     has_ended: oneshot::Receiver<()>,
     observer: Option<Observer>,
-    recorded: bool,
+    kept: Kept,
+    extenders: Arc<[Arc<ConfiguredExtender>]>,
     health: Health,
     stop: CancellationToken,
 }
@@ -283,8 +292,14 @@ impl Run {
         let host = host_name();
         let (recorder, mut writer) = Recorder::start(self.sender.clone(), &host);
         let conditions = conditions::KnownConditions::default();
-        let mut watches = informers::start(&self.client, &self.inputs, &conditions, self.recorded, &self.stop);
-        let performer = Performer { client: self.client.clone(), sender: self.sender, recorder, conditions };
+        let mut watches = informers::start(&self.client, &self.inputs, &conditions, self.kept, &self.stop);
+        let performer = Performer {
+            client: self.client.clone(),
+            sender: self.sender,
+            recorder,
+            conditions,
+            extenders: self.extenders,
+        };
         let (reports, observer) = (self.inputs.clone(), self.observer);
         let work = move |effect: Arc<Effect>| {
             let (performer, observer) = (performer.clone(), observer.clone());

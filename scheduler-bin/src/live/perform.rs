@@ -19,6 +19,7 @@ use super::conditions::KnownConditions;
 use super::failure::{self, Verdict};
 use super::recorder::{Happening, Identity, Recorder};
 use super::request;
+use crate::extender::ConfiguredExtender;
 
 /// Tries for one request, with pauses of 50 ms, 100 ms, … between them. A pod whose binding fails for longer is queued again.
 const MAX_TRIES: u32 = 5;
@@ -37,6 +38,8 @@ pub(crate) struct Performer {
     pub(crate) recorder: Recorder,
     /// Shared with the pod watch.
     pub(crate) conditions: KnownConditions,
+    /// Those who may bind, in the order of the engine's.
+    pub(crate) extenders: Arc<[Arc<ConfiguredExtender>]>,
 }
 
 impl Performer {
@@ -47,6 +50,9 @@ impl Performer {
     pub(crate) async fn perform(&self, effect: &Effect) -> Result<(), EffectError> {
         match &effect.kind {
             EffectKind::Bind { pod, node } => self.bind(pod, node).await,
+            EffectKind::BindByExtender { pod, node, extender } => {
+                Box::pin(self.bind_by_extender(pod, node, *extender)).await
+            }
             EffectKind::PatchPodStatus { pod, condition, nominated } => {
                 let patch = self.status_patch(pod, condition.as_ref(), nominated);
                 let result = Box::pin(self.patch_status(pod, &patch)).await;
@@ -114,6 +120,14 @@ impl Performer {
             }
             tries.again(&error).await?;
         }
+    }
+
+    /// Has the extender bind the pod, once: it may have done so although its answer was lost, and then the watch tells it.
+    async fn bind_by_extender(&self, pod: &ObjectRef, node: &str, position: usize) -> Result<(), EffectError> {
+        let failed = |message| EffectError { message, not_found: false };
+        let extender = self.extenders.get(position);
+        let extender = extender.ok_or_else(|| failed(format!("there is no extender at position {position}")))?;
+        extender.bind_pod(pod, node).await.map_err(failed)
     }
 
     /// Whether the pod is bound to the node although `error` was the answer.

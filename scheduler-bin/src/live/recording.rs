@@ -11,6 +11,8 @@ use scheduler_core::model::Timestamp;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use crate::extender::Answer;
+
 /// `apiVersion` of the format.
 pub(crate) const API_VERSION: &str = "plimsoll.io/v1alpha1";
 
@@ -67,6 +69,11 @@ impl Recording {
             Err(error) => json!({"message": error.message, "notFound": error.not_found}),
         };
         self.write(format_args!("{}", json!({"at": at.as_micros(), "result": id.0, "error": error})));
+    }
+
+    /// What an extender says in the turn that comes next.
+    pub(crate) fn extender(&mut self, at: Timestamp, answer: &Answer) {
+        self.write(format_args!("{}", json!({"at": at.as_micros(), "extender": answer.to_json()})));
     }
 
     /// Time goes on for the engine, and it may try a pod.

@@ -40,7 +40,8 @@ impl Placement {
         registry: &Registry,
         seed: u64,
     ) -> Result<Self, String> {
-        let options = Options { seed, ..Options::default() };
+        let extenders = world.extenders(configuration).map_err(|error| error.to_string())?;
+        let options = Options { seed, extenders, ..Options::default() };
         let scheduler = Scheduler::new(configuration, registry, options).map_err(|error| error.to_string())?;
         let pool = rayon::ThreadPoolBuilder::new().build().map_err(|error| error.to_string())?;
         let mut placement = Self { scheduler, pool, now: Timestamp::from_secs(1) };
@@ -73,7 +74,9 @@ impl Placement {
             for effect in effects {
                 self.scheduler.handle_result(effect.id, Ok(()), self.now);
                 match effect.kind {
-                    EffectKind::Bind { pod: bound, node } if bound.uid == pod.uid => {
+                    EffectKind::Bind { pod: bound, node } | EffectKind::BindByExtender { pod: bound, node, .. }
+                        if bound.uid == pod.uid =>
+                    {
                         self.apply(Pod { node_name: Some(node), ..Pod::clone(pod) }.into());
                     }
                     EffectKind::BindVolume { claim, volume, node } => {

@@ -12,6 +12,7 @@ use super::admission::Admission;
 use super::object::{self, Parsed};
 use super::script::InputError;
 use super::source::lines::Lines;
+use crate::extender::{Answer, Extenders};
 use crate::live::recording::{API_VERSION, KIND, attempt_line};
 
 /// The first line of a recording.
@@ -111,7 +112,8 @@ pub(crate) fn replay(
     until: Option<u64>,
 ) -> Result<Replayed, InputError> {
     let file = path.display().to_string();
-    let options = Options { seed, ..Options::default() };
+    let extenders = Extenders::of_recording(configuration);
+    let options = Options { seed, extenders: extenders.seam(), ..Options::default() };
     let scheduler = Scheduler::new(configuration, registry, options).map_err(|error| InputError::of(&file, error))?;
     let pool = rayon::ThreadPoolBuilder::new().build().map_err(|error| InputError::of(&file, error))?;
     let mut replayed = Replayed {
@@ -124,7 +126,9 @@ pub(crate) fn replay(
     };
     for line in Lines::open(path)?.skip(1) {
         let (number, text) = line?;
-        replayed.line(number, &text, &pool, until).map_err(|problem| InputError::at(&file, number, problem))?;
+        replayed
+            .line(number, &text, &pool, &extenders, until)
+            .map_err(|problem| InputError::at(&file, number, problem))?;
         if until == Some(number) {
             break;
         }
@@ -133,7 +137,14 @@ pub(crate) fn replay(
 }
 
 impl Replayed {
-    fn line(&mut self, number: u64, text: &str, pool: &rayon::ThreadPool, until: Option<u64>) -> Result<(), String> {
+    fn line(
+        &mut self,
+        number: u64,
+        text: &str,
+        pool: &rayon::ThreadPool,
+        extenders: &Extenders,
+        until: Option<u64>,
+    ) -> Result<(), String> {
         let mut value: Value = serde_json::from_str(text).map_err(|error| format!("malformed JSON: {error}"))?;
         let at = value["at"].as_i64().ok_or_else(|| format!("at is {}, expected microseconds", value["at"]))?;
         self.now = Timestamp::from_micros(at);
@@ -150,6 +161,8 @@ impl Replayed {
                 Err(EffectError { message, not_found: error["notFound"] == true })
             };
             self.scheduler.handle_result(EffectId(id), result, self.now);
+        } else if let Some(answer) = value.get("extender") {
+            extenders.replayed(Answer::from_json(answer).ok_or("the answer of an extender is malformed")?);
         } else if let Some(tries) = value["turn"].as_bool() {
             self.scheduler.record_decisions(until == Some(number));
             self.scheduler.tick(self.now);
@@ -159,7 +172,7 @@ impl Replayed {
                 self.attempt = attempt;
             }
         } else {
-            return Err("expected applied, deleted, result or turn".to_owned());
+            return Err("expected applied, deleted, result, extender or turn".to_owned());
         }
         // Who performs them is in the recording: their results come as lines of their own.
         self.scheduler.drain_effects();

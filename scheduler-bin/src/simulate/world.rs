@@ -16,6 +16,8 @@ use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, Stor
 use kube::api::ListParams;
 use kube::{Api, Client, Resource};
 use rustc_hash::{FxHashMap, FxHashSet};
+use scheduler_core::config::KubeSchedulerConfiguration;
+use scheduler_core::framework::Extender;
 use scheduler_core::model::{self, Object};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -27,6 +29,7 @@ use super::object::{self, Parsed};
 use super::script::Leaves;
 use super::seen::{Key, List, Origin, Seen, Spot, Told};
 use super::workload::{Action, Controller, Workload};
+use crate::extender::{ExtenderError, Extenders, WholeObjects};
 use crate::field_validation;
 use crate::live::failure;
 use crate::manifest::{Document, ManifestError};
@@ -49,6 +52,8 @@ pub(crate) struct World {
     pub(crate) durations: FxHashMap<Arc<str>, Duration>,
     /// The cluster's classes.
     pub(crate) admission: Admission,
+    /// Pods and nodes as they were given, if an extender is to see them.
+    pub(crate) whole_objects: Option<Arc<WholeObjects>>,
     /// What is odd but was usable.
     pub(crate) warnings: Vec<String>,
     /// Objects that were read already: dumps tell some twice.
@@ -122,6 +127,11 @@ impl fmt::Display for WorldError {
 }
 
 impl World {
+    /// An empty one that keeps pods and nodes there as they are given, if anywhere.
+    pub(crate) fn keeping(whole_objects: Option<Arc<WholeObjects>>) -> Self {
+        Self { whole_objects, ..Self::default() }
+    }
+
     /// Adds what stands in files and directories (recursively). Classes are read first: a pod's priority comes from its class,
     /// wherever that stands. With `partial`, what is broken is left out and told as a warning.
     ///
@@ -195,13 +205,19 @@ impl World {
     ///
     /// # Errors
     /// The server refuses a LIST or does not answer.
-    pub(crate) async fn from_cluster(client: &Client) -> Result<Self, WorldError> {
-        let mut world = Self::default();
+    pub(crate) async fn from_cluster(
+        client: &Client,
+        whole_objects: Option<Arc<WholeObjects>>,
+    ) -> Result<Self, WorldError> {
+        let mut world = Self::keeping(whole_objects);
         macro_rules! read {
             ($($name:literal $kind:ty => $model:ident),* $(,)?) => {$(
                 for object in list::<$kind>(client, $name).await? {
                     let problem = |error: String| WorldError::Object { place: "cluster".to_owned(), object: $name.to_owned(), problem: error };
-                    world.add(model::$model::try_from(&object).map_err(|error| problem(error.to_string()))?.into(), None);
+                    let given = world.whole_objects.is_some().then(|| serde_json::to_value(&object).unwrap_or_default());
+                    let object = model::$model::try_from(&object).map_err(|error| problem(error.to_string()))?.into();
+                    world.keep_whole(&object, given);
+                    world.add(object, None);
                 }
             )*};
         }
@@ -243,11 +259,13 @@ impl World {
         .then(|| document.object["spec"].clone());
         let from_cluster = document.object["metadata"]["uid"].is_string();
         let mut odd = Vec::new();
+        let given = self.whole_objects.is_some().then(|| document.object.clone());
         let parsed = object::parse(document.object, &self.admission, &mut odd)
             .map_err(|problem| WorldError::Object { place: document.place.clone(), object: title.clone(), problem })?;
         self.warnings.extend(odd.into_iter().map(|odd| format!("{}: {title}: {odd}", document.place)));
         match parsed {
             Parsed::Pod(pod, duration) => {
+                self.keep_whole(&Object::Pod(Arc::clone(&pod)), given);
                 if let Some(duration) = duration {
                     self.durations.insert(Arc::clone(&pod.uid), duration);
                 }
@@ -262,11 +280,33 @@ impl World {
                 if let (Object::PodDisruptionBudget(object), Some(spec)) = (&object, budget) {
                     self.uncounted.insert((Arc::clone(&object.namespace), Arc::clone(&object.name)), spec);
                 }
+                self.keep_whole(&object, given);
                 self.add(object, Some(&key));
             }
             Parsed::Other => {}
         }
         Ok(())
+    }
+
+    fn keep_whole(&self, object: &Object, given: Option<Value>) {
+        if let Some(objects) = &self.whole_objects {
+            objects.applied_value(object, given);
+        }
+    }
+
+    /// The extenders of the configuration, for the engine.
+    ///
+    /// # Errors
+    /// Their certificates cannot be read.
+    pub(crate) fn extenders(
+        &self,
+        configuration: &KubeSchedulerConfiguration,
+    ) -> Result<Vec<Arc<dyn Extender>>, ExtenderError> {
+        let objects = self.whole_objects.clone().unwrap_or_default();
+        for node in self.nodes() {
+            objects.describe_if_unknown(node);
+        }
+        Ok(Extenders::of_simulation(configuration, &objects)?.seam())
     }
 
     /// Says what is wrong with the fields of a manifest; counts those of dumps.

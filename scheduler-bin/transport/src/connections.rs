@@ -28,7 +28,7 @@ const N_CONNECTIONS: usize = 2;
 /// Connections that one request may lose before it is sent.
 const MAX_TRIES: u32 = 3;
 
-type Legacy = legacy::Client<HttpsConnector<HttpConnector>, Body>;
+pub(super) type Legacy = legacy::Client<HttpsConnector<HttpConnector>, Body>;
 
 /// Sends requests over the connections in turn; cheap to clone.
 #[derive(Clone)]
@@ -124,7 +124,8 @@ impl Connections {
     }
 }
 
-fn legacy_client(connector: HttpsConnector<HttpConnector>) -> Legacy {
+/// A client that opens as many connections as it has requests at a time, and keeps them for a while.
+pub(super) fn legacy_client(connector: HttpsConnector<HttpConnector>) -> Legacy {
     legacy::Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt as _};
-use http::{Request, Response, StatusCode};
+use http::header::CONTENT_TYPE;
+use http::{Request, Response, StatusCode, Uri};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
@@ -23,7 +24,7 @@ use tower::retry::RetryLayer;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, ServiceBuilder, ServiceExt as _};
 
-use connections::Connections;
+use connections::{Connections, Legacy, legacy_client};
 
 /// Silence after which a connection is asked whether it lives, and how long it may take to answer. As client-go's.
 const PING_AFTER: Duration = Duration::from_secs(30);
@@ -126,6 +127,30 @@ where
         frame.map_err(failed)?;
     }
     Ok(())
+}
+
+/// Posts to a service that is no API server, such as a scheduler extender; cheap to clone. Connections are kept for the next
+/// request.
+#[derive(Clone, Debug)]
+pub struct Poster(Legacy);
+
+impl Poster {
+    /// What certificates and names `config` holds is minded; its URL, user and headers are not.
+    ///
+    /// # Errors
+    /// Certificates or keys cannot be read.
+    pub fn new(config: &Config) -> Result<Self, kube::Error> {
+        Ok(Self(legacy_client(connector(config)?)))
+    }
+
+    /// Posts JSON to `url`. The answer's body is still to be read.
+    ///
+    /// # Errors
+    /// There is no answer.
+    pub async fn post(&self, url: Uri, json: Bytes) -> Result<Response<Incoming>, BoxError> {
+        let request = Request::post(url).header(CONTENT_TYPE, "application/json").body(Body::from(Vec::from(json)))?;
+        Ok(self.0.request(request).await?)
+    }
 }
 
 /// What the server said instead.

@@ -181,8 +181,8 @@ pub enum ConfigError {
         /// What it says.
         detail: String,
     },
-    /// A scheduler extender is configured; calls over HTTP to extenders are not served.
-    #[error("{path}: extender {url_prefix:?} cannot be called: HTTP extenders are not available, remove it")]
+    /// A scheduler extender is configured where none is called.
+    #[error("{path}: extender {url_prefix:?} is not called here, remove it")]
     ExtenderUnavailable {
         /// Path of the extender.
         path: FieldPath,

@@ -145,7 +145,11 @@ impl Reader<'_> {
     fn configuration(&self) -> Result<Option<KubeSchedulerConfiguration>, String> {
         let Some(path) = &self.case.scheduler_config_path else { return Ok(None) };
         let text = self.source.read(path)?;
-        KubeSchedulerConfiguration::from_text(&text).map(Some).map_err(|error| format!("{path}: {error}"))
+        let configuration = KubeSchedulerConfiguration::from_text(&text).and_then(|configuration| {
+            // What an extender takes is no time of the scheduler's.
+            configuration.refuse_extenders().map(|()| configuration)
+        });
+        configuration.map(Some).map_err(|error| format!("{path}: {error}"))
     }
 
     fn op(&self, opcode: &str, op: &Map<String, Value>) -> Result<Op, String> {

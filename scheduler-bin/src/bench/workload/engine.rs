@@ -92,7 +92,10 @@ impl EngineTarget {
             }
             EffectKind::PatchPodStatus { pod, condition, nominated } => self.patch(&pod, condition, nominated),
             EffectKind::DeleteVictim { victim, .. } => self.delete_pod(&victim.uid),
-            EffectKind::RecordEvent { .. } | EffectKind::BindVolume { .. } | EffectKind::Custom(_) => {}
+            EffectKind::RecordEvent { .. }
+            | EffectKind::BindVolume { .. }
+            | EffectKind::BindByExtender { .. }
+            | EffectKind::Custom(_) => {}
         }
     }
 

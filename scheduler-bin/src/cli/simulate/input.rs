@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use scheduler_core::model::{Object, Pod, Timestamp};
 
 use crate::cli::{Failure, source};
+use crate::extender::WholeObjects;
 use crate::simulate::script::{Happening, InputError, Leaves, Script, Timed};
 use crate::simulate::source::{Format, detect, open, openb};
 use crate::simulate::{Arriving, Origin, World};
@@ -89,13 +90,18 @@ enum Trace {
 }
 
 impl InputFlags {
-    /// Reads everything but the trace, of which only the beginning is looked at.
+    /// Reads everything but the trace, of which only the beginning is looked at. Pods and nodes are kept in `whole_objects`,
+    /// too, as they were given.
     ///
     /// # Errors
     /// A file cannot be read or is malformed, the cluster does not answer, or there are no nodes.
-    pub(super) async fn read(&self) -> Result<Input, Failure> {
+    pub(super) async fn read(&self, whole_objects: Option<Arc<WholeObjects>>) -> Result<Input, Failure> {
         let trace = self.trace()?;
-        let mut world = if self.cluster { source::live(self.kubeconfig.as_deref()).await? } else { World::default() };
+        let mut world = if self.cluster {
+            source::live(self.kubeconfig.as_deref(), whole_objects).await?
+        } else {
+            World::keeping(whole_objects)
+        };
         let mut words = Vec::new();
         if self.cluster {
             words.push("a live cluster".to_owned());

@@ -105,7 +105,8 @@ impl Run<'_> {
         let now = self.now;
         self.engine(|scheduler| scheduler.handle_result(effect.id, Ok(()), now));
         match effect.kind {
-            EffectKind::Bind { pod, node } => self.bind(&pod.uid, &node),
+            // Nobody is asked to bind: these pods are in no cluster, or not to be bound in it.
+            EffectKind::Bind { pod, node } | EffectKind::BindByExtender { pod, node, .. } => self.bind(&pod.uid, &node),
             EffectKind::DeleteVictim { victim, .. } => self.pod_goes(&victim.uid, "preempted"),
             EffectKind::BindVolume { claim, volume, node } => {
                 for object in volumes::bind(&self.scheduler, &claim, volume.as_ref(), &node) {

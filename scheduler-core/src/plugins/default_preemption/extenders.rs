@@ -17,6 +17,7 @@ pub(super) fn call_extenders(
     if asked.peek().is_none() || candidates.is_empty() {
         return Ok(candidates);
     }
+    let order: Vec<Arc<str>> = candidates.iter().map(|candidate| Arc::clone(&candidate.node_name)).collect();
     let of_candidate =
         |Candidate { node_name, victims, n_pdb_violations }| (node_name, Victims { pods: victims, n_pdb_violations });
     let mut victims: BTreeMap<Arc<str>, Victims> = candidates.into_iter().map(of_candidate).collect();
@@ -39,7 +40,11 @@ pub(super) fn call_extenders(
     }
     let to_candidate =
         |(node_name, Victims { pods, n_pdb_violations })| Candidate { node_name, victims: pods, n_pdb_violations };
-    Ok(victims.into_iter().map(to_candidate).collect())
+    // In the order of the dry runs, so that extenders that change nothing change nothing; then what they added.
+    let mut left = Vec::with_capacity(victims.len());
+    left.extend(order.iter().filter_map(|node| victims.remove_entry(node)));
+    left.extend(victims);
+    Ok(left.into_iter().map(to_candidate).collect())
 }
 
 /// The pods that an answer means. Upstream v1.36.2: extender.go convertToVictims.
