@@ -551,3 +551,20 @@ fn plugins_of_pod_groups_may_be_named() {
     assert_eq!(effective[0].at(ExtensionPoint::PlacementGenerate), ["TopologyPlacementGenerator"]);
     assert_eq!(effective[0].at(ExtensionPoint::PlacementScore), ["PodGroupPodsCount"]);
 }
+
+#[test]
+fn the_example_with_an_extender_is_read_with_all_its_fields() {
+    let config = KubeSchedulerConfiguration::from_text(include_str!("../../examples/extender-config.yaml"));
+    let config = config.expect("it is valid");
+    let [extender] = &config.extenders[..] else { panic!("one extender, got {:?}", config.extenders) };
+    let verbs = [&*extender.filter_verb, &*extender.prioritize_verb, &*extender.preempt_verb, &*extender.bind_verb];
+    assert_eq!((verbs, extender.weight), (["filter", "prioritize", "preempt", ""], 5));
+    assert_eq!(extender.http_timeout, jiff::SignedDuration::from_secs(2));
+    let tls = extender.tls_config.as_ref().expect("it has TLS settings");
+    assert!(extender.enable_https && !tls.insecure && tls.ca_file.ends_with("extender-ca.crt"), "{tls:?}");
+    assert!(extender.managed_resources[0].ignored_by_scheduler);
+    let refused = config.refuse_extenders().expect_err("it has one").to_string();
+    let want =
+        r#"extenders[0]: extender "https://gpu-extender.kube-system.svc:8443/scheduler" is not called here, remove it"#;
+    assert_eq!(refused, want);
+}

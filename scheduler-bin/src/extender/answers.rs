@@ -105,7 +105,7 @@ pub(super) fn filter_from_json(value: &Value) -> ExtenderFilterResult {
     }
 }
 
-pub(super) fn scores_to_json(scores: &Vec<(Arc<str>, i64)>) -> Value {
+pub(super) fn scores_to_json(scores: &[(Arc<str>, i64)]) -> Value {
     scores.iter().map(|(node, score)| json!([**node, score])).collect()
 }
 

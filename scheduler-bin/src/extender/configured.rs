@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::answers::{Answer, AnswerLog, Recorded};
+use super::answers::{self, Answer, AnswerLog, Recorded};
 use super::client::Client;
 use super::messages;
 use super::objects::WholeObjects;
@@ -25,7 +25,7 @@ pub(crate) struct ConfiguredExtender {
 }
 
 enum Way {
-    Http(Http),
+    Http(Box<Http>),
     Recorded(Recorded),
 }
 
@@ -94,7 +94,7 @@ impl Http {
 
 impl ConfiguredExtender {
     pub(super) fn over_http(settings: Settings, http: Http) -> Self {
-        Self { settings, way: Way::Http(http) }
+        Self { settings, way: Way::Http(Box::new(http)) }
     }
 
     pub(super) fn of_recording(settings: Settings, recorded: Recorded) -> Self {
@@ -188,7 +188,7 @@ impl Extender for ConfiguredExtender {
             ("filter", &self.settings.filter_verb),
             |objects| messages::extender_args(objects, pod, nodes, names_only),
             |answer| messages::filter_result(answer, self.name(), nodes, names_only),
-            (super::answers::filter_to_json, super::answers::filter_from_json),
+            (answers::filter_to_json, answers::filter_from_json),
         )
     }
 
@@ -202,7 +202,7 @@ impl Extender for ConfiguredExtender {
             ("prioritize", &self.settings.prioritize_verb),
             |objects| messages::extender_args(objects, pod, nodes, names_only),
             messages::host_priorities,
-            (super::answers::scores_to_json, super::answers::scores_from_json),
+            (|scores| answers::scores_to_json(scores), answers::scores_from_json),
         )
     }
 
@@ -220,7 +220,7 @@ impl Extender for ConfiguredExtender {
             ("preempt", &self.settings.preempt_verb),
             |objects| messages::preemption_args(objects, pod, victims, uids_only),
             messages::preemption_result,
-            (super::answers::victims_to_json, super::answers::victims_from_json),
+            (answers::victims_to_json, answers::victims_from_json),
         )
     }
 

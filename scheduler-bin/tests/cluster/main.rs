@@ -6,6 +6,7 @@ mod cases;
 mod demo;
 mod durability;
 mod explained;
+mod extender;
 mod flow;
 mod kubectl;
 mod node_work;
