@@ -5,8 +5,7 @@ use std::process::ExitCode;
 use scheduler_core::plugins;
 
 #[cfg(not(feature = "count-allocations"))]
-#[global_allocator]
-static GLOBAL: mimalloc::MiMalloc = mimalloc::MiMalloc;
+use allocator as _;
 
 #[cfg(feature = "count-allocations")]
 #[global_allocator]

@@ -38,7 +38,10 @@ impl Metrics {
         let mut labels = String::with_capacity(96);
         for label in [&info.verb, &info.group, &info.version, &info.resource, &info.subresource] {
             // What a path holds may be anything; a separator in it must not look like one.
-            labels.extend(label.split(SEPARATOR));
+            match label.as_bytes().contains(&(SEPARATOR as u8)) {
+                false => labels.push_str(label),
+                true => labels.extend(label.split(SEPARATOR)),
+            }
             labels.push(SEPARATOR);
         }
         labels.push_str(code.as_str());

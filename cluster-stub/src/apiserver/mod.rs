@@ -20,7 +20,6 @@ pub mod metrics;
 pub mod openapi;
 pub mod patch;
 pub mod registry;
-pub mod request;
 pub mod resources;
 pub mod router;
 pub mod selector;
@@ -30,4 +29,4 @@ pub mod table;
 pub mod tls;
 pub mod validation;
 
-pub use cluster_stub_wire::schema;
+pub use cluster_stub_wire::{request, schema};

@@ -7,6 +7,7 @@ pub mod body;
 pub mod codec;
 pub mod json;
 pub mod listener;
+pub mod request;
 pub mod scan;
 pub mod schema;
 pub mod uuid;

@@ -179,6 +179,19 @@ pub(crate) fn value_end(json: &[u8], at: usize) -> Option<usize> {
     }
 }
 
+/// The JSON without the blanks behind it.
+#[must_use]
+pub fn without_blanks(json: &[u8]) -> &[u8] {
+    let n_blanks = json.iter().rev().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')).count();
+    &json[..json.len() - n_blanks]
+}
+
+/// Whether there are only bytes that a text may have between its quotes.
+#[must_use]
+pub fn is_text(inside: &[u8]) -> bool {
+    inside.iter().fold(true, |all, byte| all & (*byte >= b' '))
+}
+
 /// Takes the text at `at` and gives the place behind it; `None` for another value, and for a text with an escape or with what
 /// would need one.
 pub(crate) fn text_at<'j>(json: &'j [u8], at: usize, text: &mut &'j str) -> Option<usize> {

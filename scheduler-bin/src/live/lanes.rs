@@ -1,6 +1,7 @@
 //! Effects in flight: many pods at once, one effect of a pod at a time and in order, so that no late patch overtakes a binding.
 
 use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use futures::stream::FuturesUnordered;
@@ -36,15 +37,16 @@ pub(crate) async fn run(mut effects: mpsc::UnboundedReceiver<Effect>, work: Box<
                     let effect = Arc::new(effect);
                     match lane(&effect) {
                         None => ready.push_back(effect),
-                        Some(key) => match lanes.get_mut(&key) {
-                            Some(waiting) => {
+                        Some(key) => match lanes.entry(key) {
+                            Entry::Occupied(mut lane) => {
+                                let waiting = lane.get_mut();
                                 for overtaken in supersede(waiting, &effect) {
                                     report((overtaken.id, Ok(())));
                                 }
                                 waiting.push_back(effect);
                             }
-                            None => {
-                                lanes.insert(key, VecDeque::new());
+                            Entry::Vacant(place) => {
+                                place.insert(VecDeque::new());
                                 ready.push_back(effect);
                             }
                         },

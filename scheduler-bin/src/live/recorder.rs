@@ -1,5 +1,6 @@
 //! Scheduler events through events.k8s.io/v1: one object for each distinct event, a series for its repetitions. Never blocks its caller.
 
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -152,13 +153,11 @@ struct Series {
 impl Series {
     /// The event to write now: the first of its kind, or the second, which starts a series. Later ones are only counted.
     fn add(&mut self, happening: Happening) -> Option<Arc<Event>> {
-        let Some(event) = self.seen.get_mut(&happening.identity) else {
-            let identity = happening.identity.clone();
-            let event = Arc::new(Event::new(happening));
-            self.seen.insert(identity, Arc::clone(&event));
-            return Some(event);
+        let mut known = match self.seen.entry(happening.identity.clone()) {
+            Entry::Occupied(known) => known,
+            Entry::Vacant(place) => return Some(Arc::clone(place.insert(Arc::new(Event::new(happening))))),
         };
-        let event = Arc::make_mut(event);
+        let event = Arc::make_mut(known.get_mut());
         let is_second = event.series.is_none();
         let count = event.series.map_or(1, |series| series.count);
         event.series = Some(EventSeries { count: count.saturating_add(1), last_observed_time: happening.at });

@@ -18,6 +18,9 @@ const MANY: usize = 4;
 /// The user that the headers ask for; the headers are removed so that nothing later sees them.
 /// Upstream v1.36.2: apiserver/pkg/endpoints/filters/impersonation processImpersonationHeaders.
 pub fn wanted_user(headers: &mut HeaderMap) -> Result<Option<UserInfo>, ApiError> {
+    if !headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
+        return Ok(None);
+    }
     let texts = |headers: &HeaderMap, name: &str| -> Vec<String> {
         headers.get_all(name).into_iter().map(|v| String::from_utf8_lossy(v.as_bytes()).into_owned()).collect()
     };

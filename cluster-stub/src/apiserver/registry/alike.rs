@@ -7,13 +7,14 @@
 //! each plugin and each kind says itself whether it always does the same.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher as _, Hash as _, Hasher as _, RandomState};
+use std::hash::{Hash as _, Hasher as _};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use bytes::Bytes;
 use cluster_stub_wire::scan;
+use rustc_hash::FxHasher;
 use serde_json::Value;
 
 use super::context::{RequestContext, format_time};
@@ -82,7 +83,6 @@ struct Admitted {
 /// What is known of creations that are alike.
 #[derive(Default)]
 pub(super) struct Known {
-    hasher: RandomState,
     creations: Mutex<Creations>,
     /// Objects that were created by it.
     n_used: AtomicU64,
@@ -155,8 +155,7 @@ impl Registry {
             return None;
         }
         // Encoders of Go end a body with a line break.
-        let n_blanks = body.iter().rev().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')).count();
-        let body = &body[..body.len() - n_blanks];
+        let body = scan::without_blanks(body);
         let places = places(body, strategy.own_texts())?;
         let text = |place: &Range<usize>| std::str::from_utf8(&body[place.clone()]).ok();
         for (which, place) in &places {
@@ -169,7 +168,8 @@ impl Registry {
             }
         }
         let manager = ctx.manager();
-        let mut hasher = self.0.alike.hasher.build_hasher();
+        // Whoever makes two kinds collide makes one of them go the whole way.
+        let mut hasher = FxHasher::default();
         for (which, _) in &places {
             which.hash(&mut hasher);
         }
@@ -321,7 +321,7 @@ fn places(body: &[u8], own: &[OwnText]) -> Option<Vec<(usize, Range<usize>)>> {
 
 /// Whether a text is one that JSON may have between quotes, and not an empty one, which may be left out.
 fn is_plain(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte >= b' ')
+    !text.is_empty() && scan::is_text(text.as_bytes())
 }
 
 /// The body between the texts.

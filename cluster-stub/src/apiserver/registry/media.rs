@@ -125,6 +125,9 @@ pub(super) fn content_type(headers: &HeaderMap) -> String {
 /// # Errors
 /// 415 for anything but JSON, YAML and protobuf.
 pub(super) fn body_encoding(headers: &HeaderMap) -> Result<Encoding, ApiError> {
+    if headers.get(CONTENT_TYPE).is_some_and(|value| value == "application/json") {
+        return Ok(Encoding::Json);
+    }
     match content_type(headers).as_str() {
         "application/json" => Ok(Encoding::Json),
         "application/yaml" => Ok(Encoding::Yaml),

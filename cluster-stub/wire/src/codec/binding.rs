@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::scan::{text_at, value_end, walk_from};
+use crate::scan::{text_at, value_end, walk_from, without_blanks};
 
 /// The body of a usual binding: it names a pod and a node, and asks for nothing else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,8 +31,7 @@ pub struct Usual<'a> {
 /// ```
 #[must_use]
 pub fn read(body: &[u8]) -> Option<Usual<'_>> {
-    let n_blanks = body.iter().rev().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')).count();
-    let json = &body[..body.len() - n_blanks];
+    let json = without_blanks(body);
     let mut seen = Seen::default();
     let mut usual = Usual::default();
     let end = walk_from(json, 0, |key, at| match key {

@@ -144,7 +144,9 @@ impl Query {
     }
 }
 
-pub(crate) fn percent_decode(text: &str) -> String {
+/// The text with `%` and two digits taken for the byte that they stand for; what is then no UTF-8 is replaced.
+#[must_use]
+pub fn percent_decode(text: &str) -> String {
     if !text.contains('%') {
         return text.to_string();
     }
