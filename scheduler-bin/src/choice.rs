@@ -44,6 +44,13 @@ struct Filtered {
     reasons: Vec<String>,
 }
 
+impl Filtered {
+    /// Its reasons; an extender may leave a node out without one.
+    fn why(&self) -> String {
+        if self.reasons.is_empty() { "left out without a reason".to_owned() } else { self.reasons.join(", ") }
+    }
+}
+
 #[derive(Clone, Debug)]
 struct PluginScores {
     plugin: String,
@@ -149,7 +156,7 @@ impl Choice {
         }
         if let Some(filtered) = self.filtered.iter().find(|filtered| filtered.node == node) {
             let by = if filtered.plugin.is_empty() { "a node list cut before filtering" } else { &filtered.plugin };
-            return Some(format!("filtered out by {by}: {}", filtered.reasons.join(", ")));
+            return Some(format!("filtered out by {by}: {}", filtered.why()));
         }
         let total = self.totals.iter().find(|(name, _)| name == node).map(|(_, total)| *total);
         let best = self.totals.first().map(|(_, total)| *total);
@@ -175,7 +182,7 @@ impl Choice {
     fn rejections(&self) -> Vec<String> {
         let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
         for filtered in &self.filtered {
-            let why = format!("{} ({})", filtered.reasons.join(", "), filtered.plugin);
+            let why = format!("{} ({})", filtered.why(), filtered.plugin);
             match groups.iter_mut().find(|(known, _)| *known == why) {
                 Some((_, nodes)) => nodes.push(&filtered.node),
                 None => groups.push((why, vec![&filtered.node])),
@@ -313,11 +320,14 @@ mod tests {
 
     #[test]
     fn why_not_another_node() {
-        let choice = choice();
+        let mut choice = choice();
+        let silent = Filtered { node: "e".into(), plugin: "Extender".into(), reasons: Vec::new() };
+        choice.filtered.push(silent);
         for (node, want) in [
             ("a", Some("it fits, but scores 80, 13 less than the best")),
             ("b", Some("it is the chosen node")),
             ("c", Some("filtered out by NodeResourcesFit: Insufficient cpu")),
+            ("e", Some("filtered out by Extender: left out without a reason")),
             ("z", None),
         ] {
             assert_eq!(choice.why_not(node).as_deref(), want, "{node}");

@@ -108,6 +108,11 @@
 //! | no nodes is such an error, with a message of its own | queue::without_nodes_a_pod_is_retried_with_back_off |
 //! | hints are exact: what cannot make the pod fit does not wake it | retries::a_pod_is_retried_when_and_only_when_it_may_fit_now |
 //! | a pod with affinity is not woken when a pod goes, but after five minutes | queue::a_pod_with_affinity_waits_for_the_flush_when_its_last_peer_goes |
+//! | a node that an extender leaves out is lost for good, without a reason | extender::a_node_of_which_an_extender_says_nothing_is_lost_without_a_reason_and_for_good |
+//! | nodes that the search did not come to have no verdict when extenders reject all others | extender::nodes_that_a_sample_left_out_have_no_verdict_when_an_extender_rejects_the_sample |
+//! | any event wakes a pod that extenders rejected | extender::any_event_may_help_a_pod_that_extenders_rejected |
+//! | an extender may name victims that preemption did not propose, if they are there | extender::an_extender_may_name_other_victims_but_only_pods_that_are_there |
+//! | resources that extenders manage and the scheduler ignores replace NodeResourcesFit's ignoredResources | extender::resources_that_the_scheduler_ignores_for_an_extender_are_not_counted |
 //! | an event names the version of the pod that it is about | queue::an_event_names_the_version_of_the_pod |
 
 mod cycle;

@@ -86,3 +86,23 @@ fn every_built_in_workload_can_be_read() {
     assert_eq!(load("SchedulingBasic/5000Nodes_10000Pods").map(|found| found.len()), Ok(1));
     assert!(load("SchedulingBasic").expect("a test case").len() > 1, "all workloads of a test case");
 }
+
+#[test]
+fn a_scheduler_with_extenders_is_not_measured() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let write = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).expect("the file can be written");
+        path.display().to_string()
+    };
+    write(
+        "scheduler.yaml",
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nextenders: [{urlPrefix: 'http://x', filterVerb: f}]\n",
+    );
+    let file = write(
+        "config.yaml",
+        "- name: Case\n  schedulerConfigPath: scheduler.yaml\n  workloadTemplate:\n  - {opcode: sleep, duration: 1s}\n  workloads:\n  - {name: small}\n",
+    );
+    let error = load(&file).expect_err("it has an extender").to_string();
+    assert!(error.contains(r#"extenders[0]: extender "http://x" is not called here, remove it"#), "{error}");
+}
