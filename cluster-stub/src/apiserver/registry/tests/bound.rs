@@ -144,9 +144,9 @@ fn any_body() -> impl Strategy<Value = String> {
             let mut changed: Vec<char> = body.replace(UID, "other").chars().collect();
             let at = at.index(changed.len());
             if inserts {
-                changed.insert(at, by)
+                changed.insert(at, by);
             } else {
-                drop(changed.remove(at))
+                let _ = changed.remove(at);
             }
             changed.into_iter().collect()
         },
