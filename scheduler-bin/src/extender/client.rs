@@ -11,6 +11,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
 use http::{StatusCode, Uri};
 use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
 use kube::Config;
 use kube::config::AuthInfo;
 use rustls::pki_types::CertificateDer;
@@ -76,10 +77,23 @@ impl Client {
         if answer.status() != StatusCode::OK {
             return Err(format!("failed {verb} with extender at URL {url}, code {}", answer.status().as_u16()));
         }
-        let body = within(deadline, answer.into_body().collect()).await.ok_or(TIMED_OUT_READING)?;
-        let body = body.map_err(|error| explain(&error.into(), &host))?.to_bytes();
-        go_json::first_value(&body)
+        let text = within(deadline, first_value(answer.into_body())).await.ok_or(TIMED_OUT_READING)?;
+        go_json::first_value(&text.map_err(|error| explain(&error.into(), &host))?)
     }
+}
+
+/// The body up to the end of its first value, as Go's decoder reads it: what comes later is not waited for.
+async fn first_value(mut body: Incoming) -> Result<Vec<u8>, hyper::Error> {
+    let (mut text, mut end) = (Vec::new(), go_json::ValueEnd::default());
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame?.into_data() else { continue };
+        let data = if text.is_empty() { data.trim_ascii_start() } else { &data };
+        text.extend_from_slice(data);
+        if end.is_in(data) {
+            break;
+        }
+    }
+    Ok(text)
 }
 
 async fn within<T>(deadline: Option<tokio::time::Instant>, future: impl Future<Output = T>) -> Option<T> {
@@ -108,6 +122,7 @@ fn explain(error: &BoxError, host: &str) -> String {
         if let Some(error) = error.downcast_ref::<io::Error>() {
             match error.kind() {
                 io::ErrorKind::ConnectionRefused => return format!("dial tcp {host}: connect: connection refused"),
+                io::ErrorKind::UnexpectedEof => return "unexpected EOF".to_owned(),
                 io::ErrorKind::ConnectionReset => return "read: connection reset by peer".to_owned(),
                 _ if looks_up => {
                     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);

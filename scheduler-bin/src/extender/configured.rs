@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use scheduler_core::config::extender::Extender as Settings;
@@ -17,6 +18,9 @@ use super::answers::{self, Answer, AnswerLog, Recorded};
 use super::client::Client;
 use super::messages;
 use super::objects::WholeObjects;
+
+/// How long a binding in flight may take when the scheduler ends, whatever the extender's limit.
+const BINDING_GRACE: Duration = Duration::from_secs(1);
 
 /// An extender of the configuration.
 pub(crate) struct ConfiguredExtender {
@@ -36,7 +40,7 @@ pub(super) struct Http {
     pub(super) objects: Arc<WholeObjects>,
     /// The extender's position, and where its answers are kept.
     pub(super) answers: Option<(usize, AnswerLog)>,
-    /// Ends calls that a decision waits for.
+    /// Ends calls: those that a decision waits for at once, bindings a little later.
     pub(super) stop: CancellationToken,
 }
 
@@ -115,9 +119,18 @@ impl ConfiguredExtender {
         let Way::Http(http) = &self.way else {
             return Err("an extender of a recording binds nothing".to_owned());
         };
-        let (client, verb) = (http.client.clone(), self.settings.bind_verb.clone());
+        let (client, stop, verb) = (http.client.clone(), http.stop.clone(), self.settings.bind_verb.clone());
         let args = messages::binding_args(pod, node);
-        let call = http.requests.runtime.spawn(async move { client.send(&verb, args).await });
+        let call = http.requests.runtime.spawn(async move {
+            let ends = async {
+                stop.cancelled().await;
+                tokio::time::sleep(BINDING_GRACE).await;
+            };
+            tokio::select! {
+                result = client.send(&verb, args) => result,
+                () = ends => Err("context canceled".to_owned()),
+            }
+        });
         let result = call.await.unwrap_or_else(|error| Err(error.to_string()));
         let result = result.and_then(|answer| messages::binding_result(&answer));
         if let Err(error) = &result {

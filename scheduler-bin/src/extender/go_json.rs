@@ -16,6 +16,34 @@ pub(super) fn first_value(text: &[u8]) -> Result<Value, String> {
     }
 }
 
+/// Looks for the end of an object or a list in a text that comes in pieces. Other values end with the text.
+#[derive(Debug, Default)]
+pub(super) struct ValueEnd {
+    depth: usize,
+    in_text: bool,
+    is_escaped: bool,
+}
+
+impl ValueEnd {
+    /// Whether the value ends in the next piece; the first piece begins with the value.
+    pub(super) fn is_in(&mut self, piece: &[u8]) -> bool {
+        piece.iter().any(|byte| {
+            let was_escaped = std::mem::take(&mut self.is_escaped);
+            match byte {
+                b'\\' if self.in_text => self.is_escaped = !was_escaped,
+                b'"' if !was_escaped => self.in_text = !self.in_text,
+                b'{' | b'[' if !self.in_text => self.depth += 1,
+                b'}' | b']' if !self.in_text => {
+                    self.depth = self.depth.saturating_sub(1);
+                    return self.depth == 0;
+                }
+                _ => {}
+            }
+            false
+        })
+    }
+}
+
 /// Go's words for a text that does not even begin as a value.
 fn syntax(text: &[u8]) -> Option<String> {
     let at = text.iter().position(|byte| !byte.is_ascii_whitespace())?;
@@ -145,6 +173,27 @@ mod tests {
             assert_eq!(first_value(text.as_bytes()), Err(want.to_owned()), "{text}");
         }
         assert_eq!(first_value(b"[1] and more"), Ok(serde_json::json!([1])), "the rest is ignored");
+    }
+
+    #[test]
+    fn the_end_of_a_value_is_found_wherever_its_text_is_cut() {
+        for (text, ends) in [
+            (r#"{"a":["}",{"b\"]":"\\"}]}"#, true),
+            ("[]", true),
+            (r#"["\\\""]"#, true),
+            (r#"{"a":[1,2]"#, false),
+            (r#"{"a":"}"#, false),
+            ("null", false),
+            ("12", false),
+            ("", false),
+        ] {
+            for length in 1..=text.len().max(1) {
+                let mut end = ValueEnd::default();
+                let pieces: Vec<bool> = text.as_bytes().chunks(length).map(|piece| end.is_in(piece)).collect();
+                let first = pieces.iter().position(|is_in| *is_in);
+                assert_eq!(first, ends.then(|| pieces.len() - 1), "{text} by {length}");
+            }
+        }
     }
 
     #[test]

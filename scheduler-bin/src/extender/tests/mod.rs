@@ -209,6 +209,48 @@ fn nobody_there_is_told_as_kube_scheduler_tells_it() {
     );
 }
 
+/// Answers one call with these bytes, and keeps the connection open for as long as the test asks.
+fn raw(answer: &'static str, stays_open: bool) -> String {
+    use std::io::{Read as _, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("it is called");
+        let mut sent = Vec::new();
+        // The call is whole with the closing braces of what is asked.
+        while !sent.ends_with(b"\"NodeNames\":null}") {
+            let mut piece = [0; 4096];
+            let length = stream.read(&mut piece).expect("the call is sent");
+            sent.extend_from_slice(&piece[..length]);
+        }
+        stream.write_all(answer.as_bytes()).expect("the answer is read");
+        if stays_open {
+            // Until the caller hangs up.
+            let _ = stream.read(&mut [0; 1]);
+        }
+    });
+    url
+}
+
+#[test]
+fn an_answer_ends_with_its_first_value() {
+    const VALUE: &str = r#"{"Nodes":{"items":[{"metadata":{"name":"a"}}]}}"#;
+    let filter = |answer: String, stays_open| {
+        let extender =
+            extender(&raw(answer.leak(), stays_open), json!({ "filterVerb": "filter", "httpTimeout": "1h" }));
+        let result = extender.filter(&pod("p").into(), &names(&["a", "b"]));
+        result.map(|result| result.nodes).map_err(|error| error.to_string())
+    };
+    let chunk = format!("{:x}\r\n{VALUE}\r\n", VALUE.len());
+    let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+    let long = "HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n";
+    let a = Ok(names(&["a"]));
+    assert_eq!(filter(format!("{chunked}{chunk}"), true), a, "the last chunk never comes");
+    assert_eq!(filter(format!("{long}\n {VALUE}"), true), a, "it is shorter than announced");
+    assert_eq!(filter(format!("{long}{VALUE}"), false), a, "and the connection is closed");
+    assert_eq!(filter(format!("{long}{}", &VALUE[..9]), false), Err("unexpected EOF".to_owned()));
+}
+
 #[test]
 fn an_answer_that_does_not_come_ends_with_the_time_limit() {
     let server = Server::with(None, Box::new(|_, _| Box::pin(std::future::pending())));
@@ -235,6 +277,17 @@ fn the_end_of_the_scheduler_ends_a_call() {
     stop.cancel();
     let error = call.join().expect("no panic").expect_err("nobody answered");
     assert_eq!(error.to_string(), "context canceled");
+}
+
+#[tokio::test]
+async fn the_end_of_the_scheduler_ends_a_binding_that_hangs() {
+    let server = Server::with(None, Box::new(|_, _| Box::pin(std::future::pending())));
+    let stop = CancellationToken::new();
+    let configuration = configuration(&server.url, json!({ "bindVerb": "bind", "httpTimeout": "1h" }));
+    let extenders = Extenders::over_http(&configuration, false, &stop).expect("it is built");
+    stop.cancel();
+    assert_eq!(extenders.all()[0].bind_pod(&ObjectRef::default(), "a").await, Err("context canceled".to_owned()));
+    assert!(server.last("bind").is_some(), "a binding that was decided is still sent");
 }
 
 /// Upstream v1.36.2: extender_test.go TestIsInterested, with an extended resource: others are no managed resources.
