@@ -263,6 +263,8 @@ impl Algorithm<'_> {
             return Ok(());
         }
         let snapshot = self.cycle.snapshot;
+        // If one fails, nobody knows of any node that it fits.
+        examination.feasible.clear();
         let by_extenders = self.run_extenders(feasible)?;
         examination.feasible = feasible.iter().map(|node| Arc::clone(snapshot.name(*node))).collect();
         for &node in &by_extenders.lost {

@@ -8,7 +8,7 @@ use scheduler_core::engine::{Options, Outcome};
 use scheduler_core::framework::{
     EffectError, EffectKind, Extender, ExtenderFilterResult, MetaVictims, PluginError, Result, Victims,
 };
-use scheduler_core::model::{ObjectRef, Pod};
+use scheduler_core::model::{ObjectRef, Pod, Timestamp};
 use scheduler_core::testing::{Cluster, node, pod};
 
 use super::host::Host;
@@ -152,6 +152,22 @@ fn an_extender_that_fails_breaks_the_cycle_unless_it_may_be_ignored() {
     assert!(matches!(&failed, Outcome::Error { message } if message.contains("out of reach")), "{failed:?}");
     let mut lenient = host(ByName { fails: true, ignorable: true, ..ByName::default() }, &cluster);
     assert!(["a", "b"].contains(&chosen(&outcome(&mut lenient, asking("p").cpu("1")))));
+}
+
+#[test]
+fn no_node_is_known_to_fit_when_an_extender_fails() {
+    let cluster = Cluster::new().with(node("a").cpu("4")).with(node("never").cpu("4"));
+    for (fails, ignorable, feasible, error) in [
+        (false, false, &["a"][..], None),
+        (true, true, &["a", "never"], None),
+        (true, false, &[], Some("out of reach")),
+    ] {
+        let mut host = host(ByName { fails, ignorable, ..ByName::default() }, &cluster);
+        let pod = asking("p").cpu("1").into();
+        let (examination, ()) = host.scheduler.examine(&pod, Timestamp::ZERO, |_| ()).expect("a profile serves it");
+        let names: Vec<&str> = examination.feasible.iter().map(|name| &**name).collect();
+        assert_eq!((&names[..], examination.error.as_deref()), (feasible, error));
+    }
 }
 
 #[test]
